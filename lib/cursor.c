@@ -1,17 +1,9 @@
 #include "cursor.h"
 
-#include <stdbool.h>
-#include <string.h>
-
 void cursor_init(struct cursor *cursor, const void *bytes, size_t count)
 {
 	cursor->at = bytes;
 	cursor->end = cursor->at + count;
-}
-
-static size_t bytes_left(const struct cursor *cursor)
-{
-	return (size_t)(cursor->end - cursor->at);
 }
 
 static uint64_t big_endian(const unsigned char *at, size_t width)
@@ -26,35 +18,6 @@ static int64_t sign_extended(uint64_t value, size_t width)
 {
 	unsigned shift = (unsigned)(64 - 8 * width);
 	return (int64_t)(value << shift) >> shift;
-}
-
-/* Heads that carry their value or length in the first byte. */
-static bool head_of_one_byte(unsigned char first, struct cursor_head *head)
-{
-	if (first <= 0x7f) { /* positive fixint */
-		head->kind = CURSOR_INT;
-		head->number = first;
-	} else if (first <= 0x8f) { /* fixmap */
-		head->kind = CURSOR_OTHER;
-		head->children = 2 * (uint64_t)(first & 0x0f);
-	} else if (first <= 0x9f) { /* fixarray */
-		head->kind = CURSOR_ARRAY;
-		head->children = first & 0x0f;
-	} else if (first <= 0xbf) { /* fixstr */
-		head->kind = CURSOR_STR;
-		head->length = first & 0x1f;
-	} else if (first >= 0xe0) { /* negative fixint */
-		head->kind = CURSOR_INT;
-		head->number = first - 0x100;
-	} else if (first == 0xc0) {
-		head->kind = CURSOR_NIL;
-	} else if (first == 0xc2 || first == 0xc3) {
-		head->kind = CURSOR_BOOL;
-		head->number = first & 1;
-	} else {
-		return false;
-	}
-	return true;
 }
 
 /* Bytes between the first one and the body, by first byte 0xc4..0xdf. */
@@ -106,33 +69,17 @@ static bool head_of_value(unsigned char first, uint64_t value, struct cursor_hea
 	return true;
 }
 
-enum cursor_status cursor_read(struct cursor *cursor, struct cursor_head *head)
+enum cursor_status cursor_read_wide(struct cursor *cursor, struct cursor_head *head)
 {
-	memset(head, 0, sizeof *head);
-	if (cursor->at == cursor->end)
-		return CURSOR_MORE;
 	unsigned char first = *cursor->at;
-	if (head_of_one_byte(first, head)) {
-		cursor->at++;
-		return CURSOR_OK;
-	}
 	if (first == 0xc1) /* never used in msgpack */
 		return CURSOR_BAD;
 	size_t width = head_width(first);
-	if (bytes_left(cursor) < 1 + width)
+	if (cursor_left(cursor) < 1 + width)
 		return CURSOR_MORE;
 	if (!head_of_value(first, big_endian(cursor->at + 1, width), head))
 		return CURSOR_BAD;
 	cursor->at += 1 + width;
-	return CURSOR_OK;
-}
-
-enum cursor_status cursor_take(struct cursor *cursor, uint32_t length, struct str *body)
-{
-	if (bytes_left(cursor) < length)
-		return CURSOR_MORE;
-	*body = (struct str){(const char *)cursor->at, length};
-	cursor->at += length;
 	return CURSOR_OK;
 }
 

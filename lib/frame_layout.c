@@ -123,7 +123,7 @@ static const struct frame_field result_fields[] = {
 	TEXT(frame_result, outcome),
 	TEXT(frame_result, code),
 	TEXT(frame_result, error),
-	TEXT(frame_result, response),
+	JSON(frame_result, response),
 	BOOL(frame_result, response_is_json),
 	INT_OR_NONE(frame_result, after_ms),
 	TEXT(frame_result, reason),

@@ -16,7 +16,7 @@ enum frame_field_type {
 	FRAME_FIELD_BOOL,  /* bool */
 	FRAME_FIELD_STATE, /* enum frame_beat_state, an int on the wire */
 	FRAME_FIELD_STR,   /* struct str */
-	FRAME_FIELD_JSON,  /* struct str that holds JSON text; a str on the wire */
+	FRAME_FIELD_JSON,  /* struct str, JSON text as a rule; a str on the wire */
 	FRAME_FIELD_LIST, /* const struct ITEM * and a size_t; an array of arrays on the wire */
 };
 
