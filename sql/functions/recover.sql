@@ -1,0 +1,66 @@
+-- recover(worker): gives back what a dead worker held: each attempt that has not ended is
+-- recorded as lost (charged to max_crashes only) and owed again, or dead by the policy; then
+-- the worker is forgotten. Returns the attempts that were recorded. Does nothing while
+-- another session recovers the same worker.
+-- Locks: the worker row, the claims, then jobs in id order.
+create or replace function outbox.recover(worker text)
+	returns setof outbox.settled language plpgsql
+as $$
+#variable_conflict use_column
+declare
+	held outbox.claimed[];
+begin
+	perform from outbox.worker w where w.id = recover.worker for update skip locked;
+	if not found and exists (select from outbox.worker w where w.id = recover.worker) then
+		return;
+	end if;
+	with mine as materialized (
+		select c.* from outbox.claim c where c.worker = recover.worker
+		order by c.id for update skip locked)
+	select array_agg(row(m.id, m.worker, m.found, u.job_id, u.attempt)::outbox.claimed)
+	into held
+	from mine m cross join unnest(m.ids, m.attempts) u (job_id, attempt)
+	where not exists (select from outbox.attempt a
+		where a.job_id = u.job_id and a.attempt = u.attempt);
+	if held is not null then
+		return query select * from outbox.settle_claimed('lost', 'worker_lost',
+			'the runner ' || recover.worker || ' went away', held);
+	end if;
+	delete from outbox.claim c where c.worker = recover.worker
+		and outbox.claim_is_over(c.ids, c.attempts);
+	delete from outbox.worker w where w.id = recover.worker;
+end $$;
+
+-- workers_to_watch(): what a sweeper watches: every worker with its beat and lease, and
+-- every worker that is named by a claim and not registered (beat null): it is dead already.
+create or replace function outbox.workers_to_watch()
+	returns table (worker text, beat bigint, lease_ms bigint)
+	language sql stable
+	set search_path = pg_catalog, pg_temp
+	as $$
+	select w.id, w.beat, w.lease_ms from outbox.worker w
+	union all
+	select distinct c.worker, null::bigint, 0::bigint from outbox.claim c
+	where not exists (select from outbox.worker w where w.id = c.worker)
+	$$;
+
+-- collect_claims(limit): deletes claims all of whose attempts have ended and that no settler
+-- has deleted, and cancels of jobs that have ended. Returns how many claims.
+create or replace function outbox.collect_claims(most integer default 1000)
+	returns integer language plpgsql
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	collected integer;
+begin
+	delete from outbox.claim c
+	where c.id in (
+		select o.id from outbox.claim o
+		where o.claimed_at < outbox.now() - interval '10 seconds'
+			and outbox.claim_is_over(o.ids, o.attempts)
+		order by o.id limit most for update skip locked);
+	get diagnostics collected = row_count;
+	delete from outbox.cancel c
+	where outbox.job_has_ended(c.job_id) and c.requested_at < outbox.now() - interval '10 seconds';
+	return collected;
+end $$;

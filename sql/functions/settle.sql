@@ -1,0 +1,258 @@
+-- Settling: an attempt ends once, by inserting its row into attempt. Whoever inserts first
+-- wins; whatever is said of that attempt later changes nothing. That insert's commit is the
+-- instant of success.
+
+-- settle(…): one array an attribute of outbox.result; element i of each describes result i.
+-- done_claims: claims that have no unsettled job left as far as the caller knows; the ones
+-- for which that is true are deleted. Returns the accepted attempts: those that do not come
+-- back were over already, or were never handed out, and nothing changed for them.
+--
+-- Results that are plainly "ok" go in with one statement; all others, and everything when
+-- one of the plain ones turns out to be over, go one by one through settle_one. Both in the
+-- order of (job_id, attempt), so that two settlers wait for each other and do not deadlock.
+-- Errors of a handler's commit statements, follow-ups and hooks settle that attempt as
+-- commit_failed or hook_failed; errors that may go away (40001, 40P01, 53*, 55P03, 57*, 08*,
+-- 25006) are raised: settle again.
+create or replace function outbox.settle(
+	claim_ids bigint[], claim_indexes integer[], job_ids bigint[], attempts smallint[],
+	outcomes text[], codes text[], errors text[], responses text[],
+	responses_are_json boolean[], afters_ms bigint[], reasons text[], started_us bigint[],
+	durations_ms bigint[], exit_statuses integer[], signals integer[], commits text[],
+	follow_ups text[], dropped_bytes bigint[], done_claims bigint[])
+	returns setof outbox.settled language plpgsql
+	set plan_cache_mode = force_generic_plan
+	set enable_seqscan = off
+	set enable_hashjoin = off
+	set enable_mergejoin = off
+	set jit = off
+	set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+	-- hooks and cancels can concern every result: then none is plain
+	plain boolean := not exists (select from outbox.hook h where h.transition = 'succeeded')
+		and not exists (select from outbox.cancel);
+	item outbox.result;
+	one outbox.settled;
+begin
+	if plain then
+		begin
+			return query
+			with ended as (
+				insert into outbox.attempt as a (job_id, started_at, finished_at, duration_ms,
+					dropped_bytes, outcome, trigger, found, attempt, exit_status, kind, worker,
+					tenant_key, subject_key, correlation_id, traceparent, triggered_by, reason,
+					response)
+				select r.job_id, outbox.time_at(r.started_us), outbox.now(),
+					outbox.clamp_int4(r.duration_ms), outbox.clamp_int4(nullif(r.dropped_bytes, 0)),
+					'succeeded',
+					case when m.job_id is null then 'automatic' else 'manual' end::outbox.trigger,
+					c.found, r.attempt, r.exit_status, j.kind, c.worker, j.tenant_key,
+					j.subject_key, j.correlation_id, j.traceparent, m.triggered_by, m.reason,
+					case when r.response_is_json then r.response::json
+						else to_json(r.response) end
+				from unnest(claim_ids, claim_indexes, job_ids, attempts, outcomes, responses,
+					responses_are_json, started_us, durations_ms, exit_statuses, commits,
+					follow_ups, dropped_bytes)
+					r (claim_id, claim_index, job_id, attempt, outcome, response,
+					response_is_json, started_us, duration_ms, exit_status, commits, follow_ups,
+					dropped_bytes)
+				join outbox.claim c on c.id = r.claim_id
+				join outbox.job j on j.id = r.job_id
+				left join lateral outbox.rearm_of_attempt(r.job_id, r.attempt) m
+					on r.attempt > 1
+				where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
+					and c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
+				order by r.job_id, r.attempt
+				returning a.job_id, a.attempt, a.kind, a.outcome, a.code, a.next_at,
+					a.duration_ms, a.worker, null::text as warning
+			)
+			-- the sort also keeps rows back until all are in
+			select * from ended order by job_id;
+		exception when unique_violation then
+			plain := false;
+		end;
+	end if;
+	for item in
+		select r.claim_id, r.claim_index, r.job_id, r.attempt, r.outcome, r.code, r.error,
+			r.response, r.response_is_json, r.after_ms, r.reason, r.started_us, r.duration_ms,
+			r.exit_status, r.signal, r.commits, r.follow_ups, r.dropped_bytes, c.worker, c.found
+		from unnest(claim_ids, claim_indexes, job_ids, attempts, outcomes, codes, errors,
+			responses, responses_are_json, afters_ms, reasons, started_us, durations_ms,
+			exit_statuses, signals, commits, follow_ups, dropped_bytes)
+			r (claim_id, claim_index, job_id, attempt, outcome, code, error, response,
+			response_is_json, after_ms, reason, started_us, duration_ms, exit_status, signal,
+			commits, follow_ups, dropped_bytes)
+		join outbox.claim c on c.id = r.claim_id
+		where c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
+			and not (plain and r.outcome = 'ok' and r.commits is null and r.follow_ups is null)
+		order by r.job_id, r.attempt
+	loop
+		one := outbox.settle_one(item);
+		if one.job_id is not null then
+			return next one;
+		end if;
+	end loop;
+	delete from outbox.claim c
+	where c.id = any (done_claims) and outbox.claim_is_over(c.ids, c.attempts);
+end $$;
+
+-- claim_is_over(ids, attempts): whether each of a claim's attempts has ended, or its job is
+-- gone.
+create or replace function outbox.claim_is_over(ids bigint[], attempts smallint[])
+	returns boolean language sql stable
+	as $$ select not exists (
+		select from unnest(ids, attempts) u (job_id, attempt)
+		where not exists (select from outbox.attempt a
+			where a.job_id = u.job_id and a.attempt = u.attempt)
+		and exists (select from outbox.job j where j.id = u.job_id)) $$;
+
+-- clamp_int4(value): as an integer, the largest one when it does not fit.
+create or replace function outbox.clamp_int4(value bigint) returns integer
+	language sql immutable strict parallel safe
+	as 'select least(value, 2147483647)::integer';
+
+-- rearm_of_attempt(job_id, attempt): the replay, resend or retry-now that this attempt is
+-- the first one after, if it is one.
+create or replace function outbox.rearm_of_attempt(job_id bigint, attempt smallint)
+	returns setof outbox.rearm language sql stable
+	as $$ select m.* from (
+		select * from outbox.rearm r where r.job_id = rearm_of_attempt.job_id
+		order by r.id desc limit 1) m
+	where m.from_attempt = rearm_of_attempt.attempt - 1 $$;
+
+-- settle_one(r): ends one attempt that a standing claim has handed out (the caller checked).
+-- Returns null in job_id when it was over already or its job is gone.
+-- Locks: the job row, which keeps operators out, then the attempt's key.
+create or replace function outbox.settle_one(r outbox.result)
+	returns outbox.settled language plpgsql
+as $$
+declare
+	job outbox.job;
+	cancel outbox.cancel;
+	verdict record;
+	stage text;
+	one outbox.settled;
+begin
+	select j.* into job from outbox.job j where j.id = r.job_id for no key update;
+	if not found then
+		return null;
+	end if;
+	select c.* into cancel from outbox.cancel c where c.job_id = r.job_id;
+	if r.commits is null and r.follow_ups is null and not exists (select from outbox.hook) then
+		return outbox.attempt_end(job, r, cancel);
+	end if;
+	for try in 1 .. 3 loop
+		begin
+			stage := 'commit_failed';
+			one := outbox.attempt_end(job, r, cancel);
+			if one.outcome = 'succeeded' then
+				perform outbox.commit_statements(job, r.commits);
+				perform outbox.enqueue_follow_ups(job, r.follow_ups);
+			end if;
+			stage := 'hook_failed';
+			-- the last try only records: a hook that fails on failures must not stop that
+			if one.job_id is not null and try < 3 then
+				perform outbox.call_hooks(job, one.outcome);
+			end if;
+			return one;
+		exception
+			when serialization_failure or deadlock_detected or lock_not_available
+				or insufficient_resources or operator_intervention or read_only_sql_transaction then
+				raise;
+			when others then
+				-- charged as a failure of this attempt, with the reason for the operator
+				r.outcome := 'retry';
+				r.code := stage;
+				r.error := format('%s (%s)', sqlerrm, sqlstate);
+		end;
+	end loop;
+	return null;
+end $$;
+
+-- attempt_end(job, r, cancel): records the end of the attempt and, if the job is owed again,
+-- its row in ready. A cancel that was asked for meanwhile wins over being owed again; beside
+-- a success it is only noted.
+create or replace function outbox.attempt_end(
+	job outbox.job, r outbox.result, cancel outbox.cancel)
+	returns outbox.settled language plpgsql
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	verdict record;
+	rearmed outbox.rearm;
+	reason text := r.reason;
+	triggered_by text;
+	duration_ms constant integer := outbox.clamp_int4(r.duration_ms);
+begin
+	verdict := outbox.decide(job, r.attempt, r.outcome, r.code, r.after_ms);
+	if r.attempt > 1 then
+		select m.* into rearmed from outbox.rearm_of_attempt(job.id, r.attempt) m;
+		triggered_by := rearmed.triggered_by;
+		reason := coalesce(reason, rearmed.reason);
+	end if;
+	if cancel.job_id is not null then
+		if verdict.next_at is not null or verdict.outcome = 'cancelled' then
+			verdict.outcome := 'cancelled';
+			verdict.next_at := null;
+			triggered_by := cancel.cancelled_by;
+			reason := cancel.reason;
+		else
+			reason := concat_ws(': ', 'cancel requested by ' || cancel.cancelled_by, cancel.reason);
+		end if;
+	end if;
+	insert into outbox.attempt (job_id, started_at, finished_at, next_at, duration_ms,
+		dropped_bytes, outcome, trigger, found, attempt, exit_status, signal, kind, code, worker,
+		tenant_key, subject_key, correlation_id, traceparent, triggered_by, reason, error, response)
+	values (job.id, outbox.time_at(r.started_us), outbox.now(), verdict.next_at, duration_ms,
+		outbox.clamp_int4(nullif(r.dropped_bytes, 0)), verdict.outcome,
+		case when rearmed.job_id is null then 'automatic' else 'manual' end::outbox.trigger,
+		r.found, r.attempt, r.exit_status, nullif(r.signal, 0), job.kind, verdict.code, r.worker,
+		job.tenant_key, job.subject_key, job.correlation_id, job.traceparent, triggered_by,
+		reason, r.error,
+		case when r.response_is_json then r.response::json else to_json(r.response) end)
+	on conflict do nothing;
+	if not found then
+		return null;
+	end if;
+	if cancel.job_id is not null then
+		delete from outbox.cancel c where c.job_id = job.id;
+	end if;
+	if verdict.next_at is not null then
+		insert into outbox.ready (kind, priority, due_at, job_id, version, attempt)
+		values (job.kind, job.priority, verdict.next_at, job.id, coalesce(job.version, 0), r.attempt);
+		perform outbox.nudge(job.kind);
+	end if;
+	return (job.id, r.attempt, job.kind, verdict.outcome, verdict.code, verdict.next_at,
+		duration_ms, r.worker, verdict.warning)::outbox.settled;
+end $$;
+
+-- settle_claimed(outcome, code, error, items): ends attempts whose runner cannot speak for
+-- them, in id order. Returns the accepted ones.
+create or replace function outbox.settle_claimed(
+	outcome text, code text, error text, items outbox.claimed[])
+	returns setof outbox.settled language plpgsql
+	set lock_timeout = '2s'
+as $$
+declare
+	item outbox.claimed;
+	r outbox.result;
+	one outbox.settled;
+begin
+	for item in
+		select * from unnest(items) u order by u.job_id, u.attempt
+	loop
+		r.claim_id := item.claim_id;
+		r.job_id := item.job_id;
+		r.attempt := item.attempt;
+		r.outcome := outcome;
+		r.code := code;
+		r.error := error;
+		r.worker := item.worker;
+		r.found := item.found;
+		one := outbox.settle_one(r);
+		if one.job_id is not null then
+			return next one;
+		end if;
+	end loop;
+end $$;
