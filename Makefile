@@ -129,7 +129,7 @@ check-unit check-sql check-e2e check-fault: check-%: tests
 	$(Q)B=$(B) scripts/check $*
 
 demo:
-	$(Q)scripts/deps build
+	$(Q)scripts/deps demo
 	$(Q)$(MAKE) all
 	$(Q)B=$(B) scripts/demo
 
@@ -138,7 +138,9 @@ bench:
 	$(Q)$(MAKE) tests
 	$(Q)B=$(B) scripts/bench
 
-lint: all
+lint:
+	$(Q)scripts/deps lint
+	$(Q)$(MAKE) all
 	$(Q)B=$(B) scripts/lint
 
 format:
