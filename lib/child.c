@@ -1,0 +1,412 @@
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "buf.h"
+
+enum {
+	PIPES = 4, /* stdin, stdout, stderr, result: the child's descriptors 0-3 */
+	CHILD_STACK = 32 * 1024, /* bytes; the child makes system calls only */
+};
+
+#define RESULT_FD 3
+
+/*
+ * What parent and child share. The child runs in the parent's memory (CLONE_VM) while the
+ * parent waits (CLONE_VFORK), so the child reports a failure by storing it here.
+ */
+struct launch {
+	const struct child_spec *spec;
+	pid_t parent;
+	int ends[PIPES]; /* the child's ends; -1: none */
+	volatile int errnum;
+	const char *volatile step; /* what failed; NULL: nothing did */
+};
+
+/* ---- the child, before exec: system calls only; it must not touch the parent's state -- */
+
+#define CHILD_SIDE __attribute__((no_sanitize("address")))
+
+/*
+ * glibc's setters of ids tell every thread of the process, and the threads it would find
+ * here are the parent's: so the bare system calls.
+ */
+CHILD_SIDE static int become_user(const struct child_spec *spec)
+{
+	if (syscall(SYS_setgroups, (size_t)0, NULL) != 0 ||
+		syscall(SYS_setresgid, spec->gid, spec->gid, spec->gid) != 0)
+		return -1;
+	return (int)syscall(SYS_setresuid, spec->uid, spec->uid, spec->uid);
+}
+
+CHILD_SIDE static int set_limit(__rlimit_resource_t resource, int64_t value)
+{
+	struct rlimit limit = {(rlim_t)value, (rlim_t)value};
+
+	return value == 0 ? 0 : setrlimit(resource, &limit);
+}
+
+CHILD_SIDE static int set_limits(const struct child_limits *limits)
+{
+	if (set_limit(RLIMIT_AS, limits->memory_bytes) != 0 ||
+		set_limit(RLIMIT_CPU, limits->cpu_s) != 0 ||
+		set_limit(RLIMIT_NOFILE, limits->files) != 0)
+		return -1;
+	return set_limit(RLIMIT_NPROC, limits->processes);
+}
+
+/* The ends go to 0-3 by way of higher numbers, since one may be in the place of another. */
+CHILD_SIDE static int place_descriptors(struct launch *launch)
+{
+	unsigned first_closed = RESULT_FD + (launch->ends[RESULT_FD] >= 0);
+
+	for (int i = 0; i < PIPES; i++) {
+		if (launch->ends[i] < 0 || launch->ends[i] >= PIPES)
+			continue;
+		launch->ends[i] = fcntl(launch->ends[i], F_DUPFD_CLOEXEC, PIPES);
+		if (launch->ends[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < PIPES; i++)
+		if (launch->ends[i] >= 0 && dup2(launch->ends[i], i) < 0)
+			return -1;
+	return close_range(first_closed, ~0U, CLOSE_RANGE_CLOEXEC);
+}
+
+/* Handlers would be reset by exec; ignored signals stay ignored unless told otherwise. */
+CHILD_SIDE static void reset_signals(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = SIG_DFL;
+	for (int number = 1; number < NSIG; number++)
+		sigaction(number, &action, NULL); /* fails for KILL, STOP and glibc's own two */
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+CHILD_SIDE static const char *child_prepare(struct launch *launch)
+{
+	const struct child_spec *spec = launch->spec;
+
+	if (setpgid(0, 0) != 0)
+		return "make a process group for";
+	if (place_descriptors(launch) != 0)
+		return "set the descriptors of";
+	if (spec->directory != NULL && chdir(spec->directory) != 0)
+		return "change the directory for";
+	if (set_limits(&spec->limits) != 0)
+		return "set the limits of";
+	if (spec->set_user && become_user(spec) != 0)
+		return "change the user of";
+	/* After the change of user, which would clear it. A parent that died before is missed by
+	 * the signal and found by its number. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		return "tie to this process";
+	if (getppid() != launch->parent)
+		_exit(127);
+	reset_signals();
+	return NULL;
+}
+
+CHILD_SIDE static int child_main(void *argument)
+{
+	struct launch *launch = argument;
+	const char *step = child_prepare(launch);
+
+	if (step == NULL) {
+		execve(launch->spec->path, launch->spec->argv, launch->spec->envp);
+		step = "execute";
+	}
+	launch->errnum = errno;
+	launch->step = step;
+	_exit(127);
+}
+
+/* ---- the parent ---------------------------------------------------------------------- */
+
+static void close_if_open(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void close_all(int fds[PIPES])
+{
+	for (int i = 0; i < PIPES; i++)
+		close_if_open(&fds[i]);
+}
+
+static bool is_shortage(int errnum)
+{
+	return errnum == EAGAIN || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE;
+}
+
+/* The limit behind an error, with its value: the operator's next question. */
+static void describe_limit(int errnum, char *text, size_t size)
+{
+	struct rlimit limit;
+
+	if (errnum == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		snprintf(text, size, "RLIMIT_NOFILE is %ju", (uintmax_t)limit.rlim_cur);
+	else if (errnum == EAGAIN && getrlimit(RLIMIT_NPROC, &limit) == 0 &&
+		limit.rlim_cur != RLIM_INFINITY)
+		snprintf(text, size, "RLIMIT_NPROC is %ju, or pids.max of the control group",
+			(uintmax_t)limit.rlim_cur);
+	else if (errnum == EAGAIN)
+		snprintf(text, size, "pids.max of the control group or kernel.threads-max");
+	else if (errnum == ENFILE)
+		snprintf(text, size, "fs.file-max of the host");
+	else
+		snprintf(text, size, "memory of the host or the control group");
+}
+
+static int shortage(struct err *err, int errnum, const char *what)
+{
+	char limit[96];
+
+	describe_limit(errnum, limit, sizeof(limit));
+	err_set(err, ERR_OS, "could not %s: %s (%s)", what, strerror(errnum), limit);
+	if (err != NULL)
+		err->errnum = errnum;
+	return -1;
+}
+
+/* mine[i] is the runner's end of pipe i, non-blocking; theirs[i] the child's. */
+static int pipes_open(bool result_pipe, int mine[PIPES], int theirs[PIPES],
+	struct err *err)
+{
+	int count = result_pipe ? PIPES : PIPES - 1;
+
+	for (int i = 0; i < PIPES; i++)
+		mine[i] = theirs[i] = -1;
+	for (int i = 0; i < count; i++) {
+		int ends[2];
+		if (pipe2(ends, O_CLOEXEC) != 0) {
+			int errnum = errno;
+			close_all(mine);
+			close_all(theirs);
+			return shortage(err, errnum, "make a pipe for a handler");
+		}
+		mine[i] = ends[i == STDIN_FILENO ? 1 : 0];
+		theirs[i] = ends[i == STDIN_FILENO ? 0 : 1];
+		fcntl(mine[i], F_SETFL, O_NONBLOCK);
+	}
+	return 0;
+}
+
+/* Exit statuses are lost where SIGCHLD is ignored, as a parent may have left it to us. */
+static void keep_exit_statuses(void)
+{
+	struct sigaction action;
+
+	sigaction(SIGCHLD, NULL, &action);
+	if (action.sa_handler == SIG_IGN || (action.sa_flags & SA_NOCLDWAIT) != 0)
+		signal(SIGCHLD, SIG_DFL);
+}
+
+/*
+ * vfork, by clone(2), so that the child has a stack of its own and the pidfd exists from the
+ * same instant: when descriptors run out nothing has been started. Signals are blocked: no
+ * handler of the parent's may run in the child.
+ */
+static pid_t launch_clone(struct launch *launch, int *pidfd)
+{
+	_Alignas(16) char stack[CHILD_STACK];
+	sigset_t all, before;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid_t pid = clone(child_main, stack + sizeof(stack),
+		CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, launch, pidfd);
+	int errnum = errno;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	errno = errnum;
+	return pid;
+}
+
+static pid_t wait_for(pid_t pid)
+{
+	pid_t waited;
+
+	do
+		waited = waitpid(pid, NULL, 0);
+	while (waited < 0 && errno == EINTR);
+	return waited;
+}
+
+static int launch_error(const struct launch *launch, struct err *err)
+{
+	if (is_shortage(launch->errnum))
+		return shortage(err, launch->errnum, "start a handler");
+	err_set(err, ERR_CONFIG, "could not %s \"%s\": %s (%s)", launch->step,
+		launch->spec->path, strerror(launch->errnum), strerrorname_np(launch->errnum));
+	if (err != NULL)
+		err->errnum = launch->errnum;
+	return -1;
+}
+
+int child_spawn(const struct child_spec *spec, struct child *child, struct err *err)
+{
+	struct launch launch = {.spec = spec, .parent = getpid()};
+	int mine[PIPES];
+	int pidfd = -1;
+
+	*child = (struct child){.pidfd = -1, .in = -1, .out = -1, .error = -1, .result = -1};
+	keep_exit_statuses();
+	if (pipes_open(spec->result_pipe, mine, launch.ends, err) != 0)
+		return -1;
+	int theirs[PIPES];
+	memcpy(theirs, launch.ends, sizeof(theirs)); /* the child renumbers its own */
+	pid_t pid = launch_clone(&launch, &pidfd);
+	int clone_errnum = errno;
+	close_all(theirs);
+	if (pid < 0) {
+		close_all(mine);
+		return shortage(err, clone_errnum, "start a process for a handler");
+	}
+	if (launch.step != NULL) {
+		wait_for(pid);
+		close(pidfd);
+		close_all(mine);
+		return launch_error(&launch, err);
+	}
+	*child = (struct child){pid, pidfd, mine[0], mine[1], mine[2], mine[RESULT_FD]};
+	return 0;
+}
+
+void child_kill(const struct child *child, int signal_number)
+{
+	if (child->pid <= 0)
+		return;
+	/* A leader that moved itself into another group is still ours. */
+	if (kill(-child->pid, signal_number) != 0)
+		syscall(SYS_pidfd_send_signal, child->pidfd, signal_number, NULL, 0);
+}
+
+bool child_has_exited(const struct child *child, int *exit_status, int *signal_number)
+{
+	siginfo_t info = {0};
+	int waited;
+
+	do
+		waited = waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	while (waited != 0 && errno == EINTR);
+	if (waited != 0 || info.si_pid == 0)
+		return false;
+	bool exited = info.si_code == CLD_EXITED;
+	*exit_status = exited ? info.si_status : -1;
+	*signal_number = exited ? 0 : info.si_status;
+	return true;
+}
+
+void child_reap(struct child *child)
+{
+	if (child->pid > 0) {
+		child_kill(child, SIGKILL);
+		wait_for(child->pid);
+	}
+	child->pid = 0;
+	close_if_open(&child->pidfd);
+	close_if_open(&child->in);
+	close_if_open(&child->out);
+	close_if_open(&child->error);
+	close_if_open(&child->result);
+}
+
+/* ---- the guard ----------------------------------------------------------------------- */
+
+struct guard {
+	_Atomic pid_t *groups; /* shared with the guard process; 0: none */
+	size_t slots;
+	pid_t pid;
+	int alive; /* open for as long as this process lives; only the guard reads the other end */
+};
+
+/* Waits for the end of the runner, however it ends, and kills what it left behind. */
+static _Noreturn void guard_main(_Atomic pid_t *groups, size_t slots, int alive)
+{
+	sigset_t all;
+	char byte;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	setsid();
+	prctl(PR_SET_NAME, "outbox-guard");
+	/* Nothing of the runner's may stay open here: somebody may wait for its end of file. */
+	if (dup2(alive, STDIN_FILENO) < 0 || close_range(1, ~0U, 0) != 0 || chdir("/") != 0)
+		_exit(1);
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		continue;
+	for (size_t i = 0; i < slots; i++) {
+		pid_t group = atomic_load(&groups[i]);
+		if (group > 0)
+			kill(-group, SIGKILL);
+	}
+	_exit(0);
+}
+
+struct guard *guard_start(size_t slots, struct err *err)
+{
+	size_t bytes = slots * sizeof(_Atomic pid_t);
+	void *groups = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		-1, 0);
+	if (groups == MAP_FAILED) {
+		err_set_errno(err, ERR_OS, errno, "could not map the guard's table");
+		return NULL;
+	}
+	int alive[2];
+	if (pipe2(alive, O_CLOEXEC) != 0) {
+		err_set_errno(err, ERR_OS, errno, "could not make a pipe for the guard");
+		munmap(groups, bytes);
+		return NULL;
+	}
+	pid_t pid = fork();
+	if (pid == 0)
+		guard_main(groups, slots, alive[0]);
+	int errnum = errno;
+	close(alive[0]);
+	if (pid < 0) {
+		err_set_errno(err, ERR_OS, errnum, "could not start the guard");
+		close(alive[1]);
+		munmap(groups, bytes);
+		return NULL;
+	}
+	struct guard *guard = mem_alloc(1, sizeof(*guard));
+	*guard = (struct guard){groups, slots, pid, alive[1]};
+	return guard;
+}
+
+void guard_note(struct guard *guard, size_t slot, pid_t group)
+{
+	atomic_store(&guard->groups[slot], group);
+}
+
+void guard_stop(struct guard *guard)
+{
+	if (guard == NULL)
+		return;
+	for (size_t i = 0; i < guard->slots; i++)
+		guard_note(guard, i, 0);
+	close(guard->alive);
+	wait_for(guard->pid);
+	munmap((void *)guard->groups, guard->slots * sizeof(*guard->groups));
+	free(guard);
+}

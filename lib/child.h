@@ -1,0 +1,75 @@
+/*
+ * A handler process: vfork + exec, three or four pipes, its own process group, a pidfd.
+ *
+ * The child starts with default signal dispositions and an empty mask, descriptors 0-3
+ * only (3 is the result descriptor), a parent-death signal of KILL, and the environment
+ * that it was given and nothing else. argv[0] is resolved by the caller: no PATH, no shell.
+ * The child is reaped by child_reap only, after its group has been killed: as long as the
+ * leader is a zombie its process group id cannot be taken by somebody else.
+ */
+#ifndef OUTBOX_CHILD_H
+#define OUTBOX_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+
+struct child_limits { /* 0: not limited */
+	int64_t memory_bytes; /* RLIMIT_AS */
+	int64_t cpu_s;        /* RLIMIT_CPU */
+	int64_t files;        /* RLIMIT_NOFILE */
+	int64_t processes;    /* RLIMIT_NPROC, of the user */
+};
+
+struct child_spec {
+	const char *path;        /* absolute */
+	char *const *argv;       /* NULL-terminated */
+	char *const *envp;       /* NULL-terminated */
+	const char *directory;   /* working directory, or NULL: unchanged */
+	struct child_limits limits;
+	bool set_user;
+	uid_t uid;
+	gid_t gid;
+	bool result_pipe;        /* make descriptor 3 */
+};
+
+struct child {
+	pid_t pid; /* also the process group id; 0: none */
+	int pidfd;
+	int in;     /* the child's stdin: write end, non-blocking; -1: closed */
+	int out;    /* its stdout: read end, non-blocking */
+	int error;  /* its stderr */
+	int result; /* its descriptor 3; -1 without */
+};
+
+/*
+ * ERR_OS (temporary) when the host is out of processes, descriptors or memory: the job was
+ * not started. ERR_CONFIG with errnum when exec or the set-up in the child failed (ENOENT,
+ * EACCES, E2BIG, …). No descriptor leaks on any path.
+ */
+int child_spawn(const struct child_spec *spec, struct child *child, struct err *err);
+
+/* Sends a signal to the whole group; also reaches members that outlive the leader. */
+void child_kill(const struct child *child, int signal_number);
+
+/* Whether the leader has exited (does not reap). exit_status -1 and signal > 0, or the reverse
+ * with signal 0. */
+bool child_has_exited(const struct child *child, int *exit_status, int *signal_number);
+
+/* Kills what is left of the group, reaps the leader and closes pidfd and pipes (each of
+ * which the caller has removed from the loop). */
+void child_reap(struct child *child);
+
+/*
+ * The guard: a process that outlives a runner killed with KILL and then kills the groups
+ * of the handlers that it left. Start it before any thread exists. It shares a table with
+ * the runner, so that noting a child costs a store, not a system call.
+ */
+struct guard;
+struct guard *guard_start(size_t slots, struct err *err);
+void guard_note(struct guard *guard, size_t slot, pid_t group); /* 0: none; slot < slots */
+void guard_stop(struct guard *guard); /* orderly end: the guard exits without killing */
+
+#endif
