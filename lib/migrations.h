@@ -16,8 +16,9 @@ enum migration_kind {
 
 struct migration {
 	enum migration_kind kind;
-	const char *name; /* of the file, without folder and ".sql" */
-	const char *sql;  /* the whole file; may hold several statements */
+	const char *name;     /* of the file, without folder and ".sql" */
+	const char *checksum; /* SHA-256 of the file, hexadecimal */
+	const char *sql;      /* the whole file; may hold several statements */
 };
 
 extern const struct migration migrations[];

@@ -5,8 +5,6 @@
 -- There are no foreign keys between the hot tables and no status column: both would be
 -- written several times a job.
 
-create schema if not exists outbox;
-
 -- 43 bits of milliseconds and 20 bits of this sequence make a job id.
 create sequence outbox.job_seq as bigint maxvalue 1048575 minvalue 0 cycle;
 create sequence outbox.claim_seq as bigint;

@@ -1,0 +1,56 @@
+#include "command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "db.h"
+#include "program.h"
+
+int command_start(const struct opt_program *program, int argc, char **argv)
+{
+	return program_start(program, argc, argv);
+}
+
+int command_start_operands(const struct opt_program *program, int argc, char **argv,
+	int least, int most)
+{
+	int first = command_start(program, argc, argv);
+	int count = argc - first;
+
+	if (count < least || count > most) {
+		fprintf(stderr, "%s: %s operands\ntry \"%s --help\"\n", program->name,
+			count < least ? "too few" : "too many", program->name);
+		exit(err_exit_code(&(struct err){.class = ERR_USAGE}));
+	}
+	return first;
+}
+
+PGconn *command_connect(struct err *err)
+{
+	struct db_options options = {
+		.conninfo = program_db_options.conninfo,
+		.program = "outbox",
+		.pooled = program_db_options.pooled,
+	};
+
+	return db_connect_blocking(&options, err);
+}
+
+int command_fail(const struct command *command, const struct err *err)
+{
+	fprintf(stderr, "outbox %s: %s\n", command->name, err->text);
+	return err_exit_code(err);
+}
+
+PGresult *command_query(PGconn *conn, const char *sql, int nparams,
+	const char *const *values, struct err *err)
+{
+	PGresult *result = PQexecParams(conn, sql, nparams, NULL, values, NULL, NULL, 0);
+	ExecStatusType status = PQresultStatus(result);
+
+	if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
+		return result;
+	db_error(err, conn, result);
+	PQclear(result);
+	return NULL;
+}

@@ -1,0 +1,52 @@
+/*
+ * outbox: the operator's front end. Finds the subcommand and leaves the rest to it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "command.h"
+#include "version.h"
+
+static const struct command *const commands[] = {
+	&command_keygen,
+	&command_migrate,
+};
+
+#define COMMANDS_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static void print_help(FILE *out)
+{
+	fprintf(out,
+		"usage: outbox COMMAND [option ...] [operand ...]\n"
+		"Operates the transactional outbox of a PostgreSQL database.\n\n"
+		"commands:\n");
+	for (size_t i = 0; i < COMMANDS_COUNT; i++)
+		fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+	fprintf(out,
+		"\n`outbox COMMAND --help` lists the options of a command; "
+		"see also outbox(1) and outbox(7).\n");
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+
+	if (name == NULL) {
+		print_help(stderr);
+		return EX_USAGE;
+	}
+	if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0) {
+		print_help(stdout);
+		return EX_OK;
+	}
+	if (strcmp(name, "--version") == 0) {
+		printf("outbox %s\n", OUTBOX_VERSION);
+		return EX_OK;
+	}
+	for (size_t i = 0; i < COMMANDS_COUNT; i++)
+		if (strcmp(name, commands[i]->name) == 0)
+			return commands[i]->run(argc - 1, argv + 1);
+	fprintf(stderr, "outbox: unknown command \"%s\"\ntry \"outbox --help\"\n", name);
+	return EX_USAGE;
+}

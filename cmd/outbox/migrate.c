@@ -1,0 +1,308 @@
+/*
+ * outbox migrate: brings the schema of a database to the version of this program.
+ *
+ * Tables: each migration once, in order, in a transaction of its own, with a short lock
+ * timeout and retries, so that it never queues behind a long transaction with a strong
+ * lock. Functions: all of them, in one transaction, when any has changed. The table
+ * outbox.migration records the checksum of every file; a migration that was changed after
+ * it was applied is refused.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "buf.h"
+#include "clock.h"
+#include "command.h"
+#include "db.h"
+#include "migrations.h"
+#include "program.h"
+#include "version.h"
+
+static bool print_only;
+static int64_t lock_timeout_ms;
+static int64_t wait_ms;
+
+static const struct opt opts[] = {
+	{
+		.name = "print",
+		.type = OPT_FLAG,
+		.value = &print_only,
+		.environment = "",
+		.help = "write the whole schema as plain SQL to stdout and connect to nothing",
+	},
+	{
+		.name = "lock-timeout",
+		.type = OPT_DURATION,
+		.value = &lock_timeout_ms,
+		.argument = "TIME",
+		.default_text = "2s",
+		.help = "give up a lock after this time, let others pass, and try again",
+		.min = 1,
+		.max = 60000,
+	},
+	{
+		.name = "wait",
+		.type = OPT_DURATION,
+		.value = &wait_ms,
+		.argument = "TIME",
+		.default_text = "2m",
+		.help = "try again for this long before failing",
+	},
+	{.name = NULL},
+};
+
+static const struct opt_program program = {
+	.name = "outbox migrate",
+	.summary =
+		"Installs the schema \"outbox\" or upgrades it; running it again is harmless.",
+	.usage = "[option ...]",
+	.tables = {opts, program_db_opts},
+};
+
+static const char bookkeeping[] = "create schema if not exists outbox;\n"
+								  "create table if not exists outbox.migration (\n"
+								  "\tname text primary key, -- of the file\n"
+								  "\tchecksum text not null, -- SHA-256 of its text\n"
+								  "\tapplied_at timestamptz not null default now());\n";
+
+static const char record[] =
+	"insert into outbox.migration (name, checksum) values ($1, $2)"
+	" on conflict (name) do update set checksum = excluded.checksum, applied_at = now()"
+	" where outbox.migration.checksum <> excluded.checksum";
+
+/* One writer at a time; the number is arbitrary and only ours. */
+static const char begin[] =
+	"begin; set local lock_timeout = %lld; set local check_function_bodies = off;"
+	" set local client_min_messages = warning;"
+	" select pg_advisory_xact_lock(7318349394477056)";
+
+static const char record_version[] =
+	"insert into outbox.meta (schema_version, installation)"
+	" values (%d, substr(md5(gen_random_uuid()::text), 1, 8))"
+	" on conflict (one) do update set schema_version = excluded.schema_version;\n";
+
+static int execute(PGconn *conn, const char *sql, struct err *err)
+{
+	PGresult *result = PQexec(conn, sql);
+	ExecStatusType status = PQresultStatus(result);
+	int rc = 0;
+
+	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+		db_error(err, conn, result);
+		rc = -1;
+	}
+	PQclear(result);
+	return rc;
+}
+
+/* A function file's name may be that of a migration: the record keeps them apart. */
+static void record_name(const struct migration *migration, char *name, size_t size)
+{
+	snprintf(name, size, "%s/%s",
+		migration->kind == MIGRATION_TABLES ? "migrations" : "functions",
+		migration->name);
+}
+
+enum applied { APPLIED_NO, APPLIED_YES, APPLIED_DIFFERENTLY, APPLIED_ERROR = -1 };
+
+static enum applied find_applied(PGconn *conn, const struct migration *migration,
+	struct err *err)
+{
+	char name[256];
+	const char *values[] = {name, migration->checksum};
+
+	record_name(migration, name, sizeof(name));
+	PGresult *result = command_query(conn,
+		"select checksum = $2 from outbox.migration where name = $1", 2, values, err);
+	if (result == NULL)
+		return APPLIED_ERROR;
+
+	enum applied applied = APPLIED_NO;
+	if (PQntuples(result) == 1)
+		applied = PQgetvalue(result, 0, 0)[0] == 't' ? APPLIED_YES : APPLIED_DIFFERENTLY;
+	PQclear(result);
+	return applied;
+}
+
+static int apply(PGconn *conn, const struct migration *migration, struct err *err)
+{
+	char name[256];
+	const char *values[] = {name, migration->checksum};
+
+	record_name(migration, name, sizeof(name));
+	if (execute(conn, migration->sql, err) < 0)
+		return err_prefix(err, "\"%s\"", name);
+	PGresult *result = command_query(conn, record, 2, values, err);
+	if (result == NULL)
+		return -1;
+	PQclear(result);
+	return 0;
+}
+
+static int apply_tables(PGconn *conn, const struct migration *migration, struct err *err)
+{
+	switch (find_applied(conn, migration, err)) {
+	case APPLIED_ERROR:
+		return -1;
+	case APPLIED_YES:
+		return 0;
+	case APPLIED_DIFFERENTLY:
+		return err_set(err, ERR_CONFIG,
+			"migration \"%s\" was changed after it had been applied", migration->name);
+	case APPLIED_NO:
+		break;
+	}
+	if (apply(conn, migration, err) < 0)
+		return -1;
+	printf("applied %s\n", migration->name);
+	return 0;
+}
+
+/* All function files together, when one is new or changed; then the version is that of
+ * this program. */
+static int apply_functions(PGconn *conn, const struct migration *unused, struct err *err)
+{
+	char version[sizeof(record_version) + 16];
+	int changed = 0;
+
+	(void)unused;
+	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++) {
+		if (m->kind != MIGRATION_FUNCTION)
+			continue;
+		enum applied applied = find_applied(conn, m, err);
+		if (applied == APPLIED_ERROR)
+			return -1;
+		changed += applied != APPLIED_YES;
+	}
+	for (const struct migration *m = migrations; changed && m->kind != MIGRATION_END; m++)
+		if (m->kind == MIGRATION_FUNCTION && apply(conn, m, err) < 0)
+			return -1;
+	if (changed)
+		printf("replaced the functions (%d files changed)\n", changed);
+	snprintf(version, sizeof(version), record_version, OUTBOX_SCHEMA_MAX);
+	return execute(conn, version, err);
+}
+
+static void pause_ms(int64_t ms)
+{
+	struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+	nanosleep(&time, NULL);
+}
+
+/* One step in a transaction of its own, tried again while a lock is not to be had. */
+static int run_step(PGconn *conn,
+	int (*step)(PGconn *conn, const struct migration *migration, struct err *err),
+	const struct migration *migration, struct err *err)
+{
+	char start[sizeof(begin) + 32];
+	int64_t give_up_ms = clock_ms() + wait_ms;
+
+	snprintf(start, sizeof(start), begin, (long long)lock_timeout_ms);
+	for (int64_t delay_ms = 200;; delay_ms = delay_ms < 5000 ? delay_ms * 2 : 5000) {
+		*err = ERR_INIT;
+		if (execute(conn, start, err) == 0 && step(conn, migration, err) == 0 &&
+			execute(conn, "commit", err) == 0)
+			return 0;
+		struct err ignored = ERR_INIT;
+		execute(conn, "rollback", &ignored);
+		if (err->class != ERR_TEMP || clock_ms() + delay_ms > give_up_ms)
+			return -1;
+		fprintf(stderr, "outbox migrate: %s; trying again\n", err->text);
+		pause_ms(delay_ms);
+	}
+}
+
+/* The version of the schema in the database; 0 when there is none. */
+static int read_version(PGconn *conn, long *version, struct err *err)
+{
+	*version = 0;
+	PGresult *result = command_query(conn,
+		"select to_regclass('outbox.meta') is not null", 0, NULL, err);
+	if (result == NULL)
+		return -1;
+	bool exists = PQgetvalue(result, 0, 0)[0] == 't';
+	PQclear(result);
+	if (!exists)
+		return 0;
+	result = command_query(conn, "select schema_version from outbox.meta", 0, NULL, err);
+	if (result == NULL)
+		return -1;
+	if (PQntuples(result) == 1)
+		*version = strtol(PQgetvalue(result, 0, 0), NULL, 10);
+	PQclear(result);
+	return 0;
+}
+
+/* Refuses a schema that a newer program has made: it must not be taken back. */
+static int prepare(PGconn *conn, const struct migration *unused, struct err *err)
+{
+	long version;
+
+	(void)unused;
+	if (read_version(conn, &version, err) < 0)
+		return -1;
+	if (version > OUTBOX_SCHEMA_MAX)
+		return err_set(err, ERR_CONFIG,
+			"the schema has version %ld, this program (%s) makes version %d: "
+			"use a newer program",
+			version, OUTBOX_VERSION, OUTBOX_SCHEMA_MAX);
+	return execute(conn, bookkeeping, err);
+}
+
+static int migrate(PGconn *conn, struct err *err)
+{
+	if (run_step(conn, prepare, NULL, err) < 0)
+		return -1;
+	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++)
+		if (m->kind == MIGRATION_TABLES && run_step(conn, apply_tables, m, err) < 0)
+			return -1;
+	return run_step(conn, apply_functions, NULL, err);
+}
+
+static void print_schema(void)
+{
+	printf("-- The schema \"outbox\", version %d, as plain SQL for an empty database.\n"
+		   "begin;\nset local check_function_bodies = off;\n%s",
+		OUTBOX_SCHEMA_MAX, bookkeeping);
+	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++) {
+		char name[256];
+
+		record_name(m, name, sizeof(name));
+		printf("\n-- %s\n%s", name, m->sql);
+		printf("insert into outbox.migration (name, checksum) values ('%s', '%s');\n",
+			name, m->checksum);
+	}
+	printf(record_version, OUTBOX_SCHEMA_MAX);
+	printf("commit;\n");
+}
+
+static int run(int argc, char **argv)
+{
+	struct err err = ERR_INIT;
+
+	command_start_operands(&program, argc, argv, 0, 0);
+	if (print_only) {
+		print_schema();
+		return 0;
+	}
+	struct db_options options = {
+		.conninfo = program_db_options.conninfo,
+		.program = "outbox",
+		.skip_schema_check = true,
+	};
+	PGconn *conn = db_connect_blocking(&options, &err);
+	if (conn == NULL)
+		return command_fail(&command_migrate, &err);
+	int rc = migrate(conn, &err);
+	PQfinish(conn);
+	if (rc < 0)
+		return command_fail(&command_migrate, &err);
+	printf("the schema has version %d\n", OUTBOX_SCHEMA_MAX);
+	return 0;
+}
+
+const struct command command_migrate = {"migrate",
+	"install or upgrade the schema in a database", run};
