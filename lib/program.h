@@ -1,0 +1,68 @@
+/*
+ * What every program does at its start and end, so that main() is wiring only.
+ */
+#ifndef OUTBOX_PROGRAM_H
+#define OUTBOX_PROGRAM_H
+
+#include <stdbool.h>
+
+#include "err.h"
+#include "loop.h"
+#include "opt.h"
+
+/* Options that all programs share: --log-format, --log-level, --ready-fd. */
+struct program_options {
+	int log_format;
+	int log_level;
+	int64_t ready_fd; /* -1: none */
+};
+extern const struct opt program_opts[]; /* writes into program_options */
+extern struct program_options program_options;
+
+/* Options of programs that talk to PostgreSQL: --db, --pooled. */
+struct program_db_options {
+	const char *conninfo;
+	bool pooled;
+};
+extern const struct opt program_db_opts[];
+extern struct program_db_options program_db_options;
+
+/* Options of programs with links: --keys, --insecure. */
+struct program_link_options {
+	const char *keys_dir;
+	bool insecure;
+};
+extern const struct opt program_link_opts[];
+extern struct program_link_options program_link_options;
+
+/*
+ * Parses options, sets up the log, ignores SIGPIPE, resets SIGCHLD, makes sure that
+ * descriptors 0-2 are open. Prints the error and exits with its sysexits code when the command line is wrong.
+ * Returns the index of the first operand.
+ */
+int program_start(const struct opt_program *program, int argc, char **argv);
+
+/* Like program_start, and refuses operands. */
+void program_start_no_operands(const struct opt_program *program, int argc, char **argv);
+
+/*
+ * Calls drain at the first TERM or INT and leave at the second. Both may be NULL: then
+ * the loop stops.
+ */
+int program_handle_signals(struct loop *loop, void (*drain)(void *ctx),
+	void (*leave)(void *ctx), void *ctx, struct err *err);
+
+/*
+ * Says "ready" once: a newline on --ready-fd, which is closed, READY=1 to systemd's
+ * NOTIFY_SOCKET, and the log line `ready`. Later calls do nothing.
+ */
+void program_ready(void);
+void program_stopping(void); /* STOPPING=1 to systemd */
+
+/* Logs the error (event `failed`) and returns the exit code for it. */
+int program_fail(const struct err *err);
+
+/* A random incarnation id, "HOST.PID.8HEX", HOST cut to 40 bytes; static storage. */
+const char *program_incarnation(void);
+
+#endif
