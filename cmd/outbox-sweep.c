@@ -15,7 +15,6 @@
 #include "log.h"
 #include "loop.h"
 #include "program.h"
-#include "runtime.h"
 #include "settled.h"
 
 static const char *events_endpoint;
@@ -299,23 +298,19 @@ static void drain(void *ctx)
 		loop_stop(sweeper->loop);
 }
 
+/* Several sweepers may run on one host: only the first has the default endpoint. */
 static int open_events(struct sweeper *sweeper, struct err *err)
 {
+	struct link_options options = {.pattern = LINK_PUB, .writes = true};
+
 	if (events_endpoint != NULL && strcmp(events_endpoint, "none") == 0)
 		return 0;
-	char *endpoint = events_endpoint != NULL ? mem_strdup(events_endpoint)
-											 : runtime_endpoint("events-sweep", err);
-	struct link_options options = {
-		.pattern = LINK_PUB,
-		.endpoint = endpoint,
-		.keys_dir = program_link_options.keys_dir,
-		.insecure = program_link_options.insecure,
-	};
-
-	if (endpoint == NULL)
-		return -1;
-	sweeper->events = link_new(sweeper->loop, &options, err);
-	free(endpoint);
+	sweeper->events = program_open_link(sweeper->loop, &options, events_endpoint,
+		"events-sweep", err);
+	if (sweeper->events == NULL && events_endpoint == NULL && err->class == ERR_TEMP) {
+		log_error(LOG_WARNING, "events_unavailable", err);
+		return 0;
+	}
 	return sweeper->events == NULL ? -1 : 0;
 }
 

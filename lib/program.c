@@ -16,6 +16,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "runtime.h"
 
 struct program_options program_options = {.ready_fd = -1};
 struct program_db_options program_db_options;
@@ -86,6 +87,22 @@ const struct opt program_link_opts[] = {
 	},
 	{.name = NULL},
 };
+
+struct link *program_open_link(struct loop *loop, const struct link_options *options,
+	const char *given, const char *name, struct err *err)
+{
+	char *own = given == NULL ? runtime_endpoint(name, err) : NULL;
+	struct link_options complete = *options;
+	struct link *link = NULL;
+
+	complete.endpoint = given == NULL ? own : given;
+	complete.keys_dir = program_link_options.keys_dir;
+	complete.insecure = program_link_options.insecure;
+	if (complete.endpoint != NULL)
+		link = link_new(loop, &complete, err);
+	free(own);
+	return link;
+}
 
 /* A closed standard descriptor would be handed to the next socket or file. */
 static void open_standard_descriptors(void)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "err.h"
+#include "link.h"
 #include "loop.h"
 #include "opt.h"
 
@@ -34,6 +35,14 @@ struct program_link_options {
 };
 extern const struct opt program_link_opts[];
 extern struct program_link_options program_link_options;
+
+/*
+ * Opens a link at the endpoint that was given, or without one at `name` in the runtime
+ * directory, with the keys of the shared link options. options: everything but those.
+ * NULL on failure.
+ */
+struct link *program_open_link(struct loop *loop, const struct link_options *options,
+	const char *given, const char *name, struct err *err);
 
 /*
  * Parses options, sets up the log, ignores SIGPIPE, resets SIGCHLD, makes sure that

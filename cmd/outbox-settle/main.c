@@ -11,7 +11,6 @@
 #include "log.h"
 #include "loop.h"
 #include "program.h"
-#include "runtime.h"
 #include "settle.h"
 #include "version.h"
 
@@ -316,53 +315,32 @@ static void on_turn(void *ctx)
 
 /* ---- wiring */
 
-static char *default_endpoint(const char *given, const char *name, struct err *err)
-{
-	return given != NULL ? mem_strdup(given) : runtime_endpoint(name, err);
-}
-
 static int open_results(struct app *app, struct err *err)
 {
-	char *endpoint = default_endpoint(results_endpoint, "results", err);
 	struct link_options options = {
 		.pattern = LINK_ROUTER,
-		.endpoint = endpoint,
-		.keys_dir = program_link_options.keys_dir,
-		.insecure = program_link_options.insecure,
 		.on_frame = on_frame,
 		.on_peer = greet,
 		.on_end = on_input_end,
 		.ctx = app,
 	};
 
-	if (endpoint == NULL)
-		return -1;
-	app->settler.results = link_new(app->loop, &options, err);
-	free(endpoint);
+	app->settler.results = program_open_link(app->loop, &options, results_endpoint,
+		"results", err);
 	return app->settler.results == NULL ? -1 : 0;
 }
 
 static int open_events(struct app *app, struct err *err)
 {
+	struct link_options options = {.pattern = LINK_PUB, .writes = true};
+
+	if (events_endpoint != NULL && strcmp(events_endpoint, "none") == 0)
+		return 0;
 	/* in a pipe there is nobody to tell unless an endpoint is named */
 	if (events_endpoint == NULL && link_is_stdio(app->settler.results))
 		return 0;
-	if (events_endpoint != NULL && strcmp(events_endpoint, "none") == 0)
-		return 0;
-	char *endpoint = default_endpoint(events_endpoint, "events-settle", err);
-	struct link_options options = {
-		.pattern = LINK_PUB,
-		.endpoint = endpoint,
-		.writes = true,
-		.keys_dir = program_link_options.keys_dir,
-		.insecure = program_link_options.insecure,
-		.ctx = app,
-	};
-
-	if (endpoint == NULL)
-		return -1;
-	app->settler.events = link_new(app->loop, &options, err);
-	free(endpoint);
+	app->settler.events = program_open_link(app->loop, &options, events_endpoint,
+		"events-settle", err);
 	return app->settler.events == NULL ? -1 : 0;
 }
 
