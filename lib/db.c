@@ -10,7 +10,9 @@
 enum {
 	BACKOFF_MIN_MS = 100,
 	BACKOFF_MAX_MS = 10000,
-	STEP_TIMEOUT_MS = 15000, /* for each step of connecting; see db_connect_with */
+	/* For each step of connecting. More than TCP_USER_TIMEOUT (db_connect_with), after which
+	 * libpq goes on to the next host; a host that accepts and stays mute ends the attempt. */
+	STEP_TIMEOUT_MS = 15000,
 };
 
 enum db_state {
