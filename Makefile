@@ -50,7 +50,7 @@ ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -Ilib $(WARNINGS) $(HARDENING) -fPIE \
 	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(CFLAGS) -MMD -MP
 ALL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -pie -Wl,-z,relro,-z,now \
 	-Wl,--as-needed $(LDFLAGS)
-LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm
 
 # ---- building
 
@@ -149,7 +149,7 @@ format:
 # ---- installing
 
 INSTALLED_SCRIPTS := $(wildcard scripts/outbox-*)
-SAMPLES := $(wildcard scripts/handlers/* scripts/samples/*)
+SAMPLES := $(wildcard scripts/handlers/* scripts/supervisord/* scripts/systemd/*)
 
 install: all
 	install -d $(BINDIR) $(DATADIR)
