@@ -117,13 +117,11 @@ int buf_printf(struct buf *buf, const char *format, ...)
 	if (length < 0)
 		return -1;
 
-	char *place = buf_reserve(buf, (size_t)length);
-	if (place == NULL)
+	if (buf_reserve(buf, (size_t)length) == NULL)
 		return -1;
 	buf_make_room(buf, (size_t)length + 1); /* vsnprintf ends with a NUL */
-	place = buf->data + buf->len;
 	va_start(args, format);
-	vsnprintf(place, (size_t)length + 1, format, args);
+	vsnprintf(buf->data + buf->len, (size_t)length + 1, format, args);
 	va_end(args);
 	buf->len += (size_t)length;
 	return 0;
