@@ -199,6 +199,19 @@ void handlers_release(struct handlers *handlers)
 	*handlers = (struct handlers){0};
 }
 
+void handlers_keep_lane(struct handlers *handlers, const char *lane)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < handlers->count; i++) {
+		if (strcmp(handlers->items[i].lane, lane) == 0)
+			handlers->items[kept++] = handlers->items[i];
+		else
+			handler_release(&handlers->items[i]);
+	}
+	handlers->count = kept;
+}
+
 const struct handler *handlers_find(const struct handlers *handlers, struct str kind)
 {
 	size_t low = 0, high = handlers->count;

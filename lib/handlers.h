@@ -47,6 +47,9 @@ struct handlers {
 int handlers_load(const char *directory, struct handlers *handlers, struct err *err);
 void handlers_release(struct handlers *handlers);
 
+/* Forgets the handlers of other lanes. */
+void handlers_keep_lane(struct handlers *handlers, const char *lane);
+
 /* The handler of a kind, or NULL. */
 const struct handler *handlers_find(const struct handlers *handlers, struct str kind);
 

@@ -1,0 +1,252 @@
+#include "attempt.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "jobdoc.h"
+#include "log.h"
+#include "outcome.h"
+
+#define COLLECT_US INT64_C(1000000) /* for outputs that others hold open after the exit */
+#define READ_BUDGET \
+	((size_t)1 << 18) /* bytes taken from one output before others get a turn */
+#define LAST_BUDGET \
+	((size_t)4 << 20)   /* more than a pipe can hold: what the leader has left */
+#define MARKER_BYTES 64 /* room for "[… N bytes dropped …]" */
+
+/* ---- descriptors --------------------------------------------------------------------- */
+
+static void close_watched(struct attempt *attempt, int *fd)
+{
+	if (*fd < 0)
+		return;
+	loop_del_fd(attempt->options->loop, *fd);
+	close(*fd);
+	*fd = -1;
+}
+
+/* -1: nothing more can be written, or everything has been. */
+static int write_some(struct attempt *attempt)
+{
+	while (attempt->in.len > 0) {
+		ssize_t written = write(attempt->child.in, attempt->in.data, attempt->in.len);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0 && errno == EAGAIN)
+			return 0;
+		if (written < 0) /* EPIPE: a handler need not read its job */
+			return -1;
+		buf_consume(&attempt->in, (size_t)written);
+	}
+	return -1;
+}
+
+static void on_writable(void *ctx, int fd, uint32_t events)
+{
+	struct attempt *attempt = ctx;
+
+	(void)fd;
+	(void)events;
+	if (write_some(attempt) != 0)
+		close_watched(attempt, &attempt->child.in);
+}
+
+static void attempt_end(struct attempt *attempt)
+{
+	loop_stop_timer(attempt->options->loop, &attempt->timer);
+	attempt->options->on_end(attempt->options->ctx, attempt);
+}
+
+static bool outputs_have_ended(const struct attempt *attempt)
+{
+	return attempt->child.out < 0 && attempt->child.error < 0;
+}
+
+static void drain(struct attempt *attempt, struct capture *capture, int *fd,
+	size_t budget)
+{
+	if (*fd >= 0 && capture_read(capture, *fd, budget) != 0)
+		close_watched(attempt, fd);
+}
+
+static void on_output(void *ctx, int fd, uint32_t events)
+{
+	struct attempt *attempt = ctx;
+
+	(void)events;
+	if (fd == attempt->child.out)
+		drain(attempt, &attempt->out, &attempt->child.out, READ_BUDGET);
+	else if (fd == attempt->child.error)
+		drain(attempt, &attempt->error, &attempt->child.error, READ_BUDGET);
+	else
+		drain(attempt, &attempt->result, &attempt->child.result, READ_BUDGET);
+	if (attempt->exited && outputs_have_ended(attempt))
+		attempt_end(attempt);
+}
+
+/* ---- the exit ------------------------------------------------------------------------ */
+
+/* The handler's own word is complete now; what others may add to it later does not count. */
+static void on_exit_of_leader(void *ctx, int fd, uint32_t events)
+{
+	struct attempt *attempt = ctx;
+	struct child *child = &attempt->child;
+
+	(void)events;
+	if (!child_has_exited(child, &attempt->exit_status, &attempt->signal_number))
+		return;
+	attempt->exited = true;
+	attempt->duration_us = clock_us() - attempt->started_us;
+	loop_del_fd(attempt->options->loop, fd);
+	close_watched(attempt, &child->in);
+	drain(attempt, &attempt->result, &child->result, LAST_BUDGET);
+	close_watched(attempt, &child->result);
+	drain(attempt, &attempt->out, &child->out, LAST_BUDGET);
+	drain(attempt, &attempt->error, &child->error, LAST_BUDGET);
+	if (outputs_have_ended(attempt))
+		attempt_end(attempt);
+	else
+		loop_set_timer(attempt->options->loop, &attempt->timer, COLLECT_US);
+}
+
+static void on_timer(void *ctx)
+{
+	struct attempt *attempt = ctx;
+
+	if (attempt->exited) {
+		log_event(LOG_INFO, "leftover_killed", LOG_INT("job", attempt->job->id),
+			LOG_TEXT("kind", attempt->handler->kind));
+		attempt_end(attempt);
+	} else if (attempt->stop == ATTEMPT_NOT_STOPPED) {
+		attempt_stop(attempt, ATTEMPT_TIMEOUT);
+	} else {
+		attempt_kill(attempt, attempt->stop);
+	}
+}
+
+void attempt_stop(struct attempt *attempt, enum attempt_stop why)
+{
+	if (attempt->exited || attempt->stop != ATTEMPT_NOT_STOPPED)
+		return;
+	attempt->stop = why;
+	child_kill(&attempt->child, SIGTERM);
+	loop_set_timer(attempt->options->loop, &attempt->timer,
+		attempt->handler->grace_ms * 1000);
+}
+
+void attempt_kill(struct attempt *attempt, enum attempt_stop why)
+{
+	if (attempt->exited)
+		return;
+	if (attempt->stop == ATTEMPT_NOT_STOPPED)
+		attempt->stop = why;
+	loop_stop_timer(attempt->options->loop, &attempt->timer);
+	child_kill(&attempt->child, SIGKILL);
+}
+
+/* ---- the start ----------------------------------------------------------------------- */
+
+static int watch(struct attempt *attempt, struct err *err)
+{
+	struct loop *loop = attempt->options->loop;
+	const struct child *child = &attempt->child;
+
+	if (loop_add_fd(loop, child->pidfd, EPOLLIN, on_exit_of_leader, attempt, err) != 0 ||
+		loop_add_fd(loop, child->out, EPOLLIN, on_output, attempt, err) != 0 ||
+		loop_add_fd(loop, child->error, EPOLLIN, on_output, attempt, err) != 0 ||
+		loop_add_fd(loop, child->result, EPOLLIN, on_output, attempt, err) != 0)
+		return -1;
+	if (write_some(attempt) != 0) { /* the usual case: it fits into the pipe */
+		close_watched(attempt, &attempt->child.in);
+		return 0;
+	}
+	return loop_add_fd(loop, child->in, EPOLLOUT, on_writable, attempt, err);
+}
+
+static void init_captures(struct attempt *attempt)
+{
+	size_t response = (size_t)attempt->options->max_response_bytes - MARKER_BYTES;
+	size_t error = (size_t)attempt->options->max_error_bytes - MARKER_BYTES;
+
+	/* A response is told by its beginning, an error by its end. */
+	capture_init(&attempt->out, response - response / 4, response / 4);
+	capture_init(&attempt->error, error / 4, error - error / 4);
+	capture_init(&attempt->result, OUTCOME_MAX_DOCUMENT, 0);
+}
+
+static struct attempt *attempt_alloc(const struct attempt_options *options,
+	const struct attempt_start *start)
+{
+	struct attempt *attempt = mem_alloc(1, sizeof(*attempt));
+
+	attempt->options = options;
+	attempt->handler = start->handler;
+	attempt->job = start->job;
+	attempt->slot = start->slot;
+	attempt->started_at_us = start->started_at_us;
+	attempt->timer.fn = on_timer;
+	attempt->timer.ctx = attempt;
+	attempt->exit_status = -1;
+	buf_init(&attempt->in, JOBDOC_MAX_BYTES);
+	init_captures(attempt);
+	jobdoc_put(&attempt->in, &start->job->frame, start->deadline_us);
+	return attempt;
+}
+
+struct attempt *attempt_new(const struct attempt_options *options,
+	const struct attempt_start *start, struct err *err)
+{
+	const struct handler *handler = start->handler;
+	const struct child_spec spec = {
+		.path = handler->path,
+		.argv = handler->argv,
+		.envp = start->envp,
+		.limits = handler->limits,
+		.set_user = handler->set_user,
+		.uid = handler->uid,
+		.gid = handler->gid,
+		.result_pipe = true,
+	};
+	struct attempt *attempt = attempt_alloc(options, start);
+
+	attempt->started_us = clock_us();
+	if (child_spawn(&spec, &attempt->child, err) != 0) {
+		attempt_free(attempt);
+		return NULL;
+	}
+	guard_note(options->guard, attempt->slot, attempt->child.pid);
+	if (watch(attempt, err) != 0) {
+		attempt_free(attempt);
+		return NULL;
+	}
+	loop_set_timer(options->loop, &attempt->timer, handler->timeout_ms * 1000);
+	return attempt;
+}
+
+void attempt_free(struct attempt *attempt)
+{
+	struct child *child = &attempt->child;
+	struct loop *loop = attempt->options->loop;
+	int *watched[] = {&child->in, &child->out, &child->error, &child->result};
+
+	loop_stop_timer(loop, &attempt->timer);
+	for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
+		close_watched(attempt, watched[i]);
+	if (child->pid > 0) {
+		loop_del_fd(loop, child->pidfd);
+		/* The guard may forget the group once it is dead, and must before its number is free. */
+		child_kill(child, SIGKILL);
+		guard_note(attempt->options->guard, attempt->slot, 0);
+	}
+	child_reap(child);
+	buf_release(&attempt->in);
+	capture_release(&attempt->out);
+	capture_release(&attempt->error);
+	capture_release(&attempt->result);
+	free(attempt->cancel_reason);
+	free(attempt);
+}

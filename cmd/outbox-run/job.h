@@ -1,0 +1,68 @@
+/*
+ * The jobs that a runner holds: from the arrival of the frame until the settler has
+ * acknowledged the result. One table finds them by (job id, attempt); a job is in one list,
+ * that of its state.
+ */
+#ifndef OUTBOX_RUN_JOB_H
+#define OUTBOX_RUN_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "frame.h"
+
+struct job {
+	int64_t id;
+	int64_t attempt;
+	int64_t claim_id;
+	int64_t claim_index;
+	int64_t arrived_us; /* monotonic */
+	size_t kind;        /* index into the runner's kinds */
+	struct frame_job frame; /* views into bytes; void once the job has ended */
+	char *bytes;
+	struct buf result; /* the encoded result frame, once it has ended */
+	bool sent;         /* the result has been sent, on the present connection */
+	struct job *next, *previous;
+	struct job *next_in_bucket;
+};
+
+struct job_list {
+	struct job *first, *last;
+	size_t count;
+};
+
+void job_list_append(struct job_list *list, struct job *job);
+void job_list_remove(struct job_list *list, struct job *job);
+/* Puts all of `other` in front of the list; `other` is empty afterwards. */
+void job_list_prepend_all(struct job_list *list, struct job_list *other);
+
+struct jobs {
+	struct job **buckets;
+	size_t mask;
+	size_t count;
+};
+
+void jobs_init(struct jobs *jobs, size_t expected);
+void jobs_release(struct jobs *jobs); /* and all that it holds */
+
+struct job *jobs_find(const struct jobs *jobs, int64_t id, int64_t attempt);
+
+/* Adds a copy of the frame. NULL when it does not decode or the attempt is held already. */
+struct job *jobs_add(struct jobs *jobs, const void *frame, size_t length);
+
+/* Frees the frame: only the result is wanted from now on. */
+void job_drop_frame(struct job *job);
+
+/* Takes a job, which is in no list, out of the table and frees it. */
+void jobs_forget(struct jobs *jobs, struct job *job);
+
+/*
+ * The claims that held jobs come from and how many jobs of each arrived. Frames of a claim
+ * arrive from the front, and what is no longer held is settled, so the highest index says
+ * it. Returns the number of claims; the array is the caller's to free.
+ */
+size_t jobs_list_claims(const struct jobs *jobs, struct frame_hello_claim **claims);
+
+#endif

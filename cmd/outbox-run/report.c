@@ -1,0 +1,203 @@
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "json.h"
+#include "text.h"
+
+#define RESPONSE_MAX_DEPTH 500 /* as for payloads */
+
+/* What the job's own frame says. */
+static struct frame_result result_of(const struct job *job, struct str worker)
+{
+	return (struct frame_result){
+		.worker = worker,
+		.claim_id = job->claim_id,
+		.claim_index = job->claim_index,
+		.claim_size = job->frame.claim_size,
+		.job_id = job->id,
+		.attempt = job->attempt,
+		.kind = job->frame.kind,
+		.found = job->frame.found,
+		.after_ms = -1,
+		.exit_status = -1,
+	};
+}
+
+void report_unstarted(struct job *job, struct str worker,
+	const struct report_unstarted *report)
+{
+	struct frame_result result = result_of(job, worker);
+
+	result.outcome = str_of(outcome_name(report->outcome));
+	result.code = str_of(report->code);
+	result.error = report->error;
+	result.reason = report->reason;
+	result.after_ms = report->after_ms;
+	frame_put_result(&job->result, &result);
+}
+
+/* ---- texts --------------------------------------------------------------------------- */
+
+/* One newline at the end is the shell's habit and says nothing, as in $(...). */
+static void drop_newline(struct buf *text)
+{
+	if (text->len > 0 && text->data[text->len - 1] == '\n')
+		text->len--;
+}
+
+static struct str view(const struct buf *text)
+{
+	return text->len == 0 ? STR_NULL : (struct str){text->data, text->len};
+}
+
+/* What was captured, fit for the database, appended to `out` up to its maximum. */
+static void put_capture(struct buf *out, const struct capture *capture)
+{
+	struct buf raw;
+
+	buf_init(&raw, capture->head_max + capture->tail_max + 256);
+	capture_put(capture, &raw);
+	drop_newline(&raw);
+	text_put_storable(out, raw.data, raw.len, out->max);
+	buf_release(&raw);
+}
+
+/* The error is the document's or what we have to say, else the end of stderr; both, where we
+ * are the ones who say something. */
+static void put_error(struct buf *error, const struct attempt *attempt,
+	const struct outcome_document *document, const char *ours)
+{
+	if (ours[0] != '\0') {
+		buf_put_str(error, str_of(ours));
+		if (attempt->error.total > 0)
+			buf_put_char(error, '\n');
+	} else if (document != NULL && document->error != NULL) {
+		struct str text = str_of(document->error);
+		text_put_storable(error, text.s, text.n, error->max);
+		return;
+	}
+	put_capture(error, &attempt->error);
+}
+
+/* ---- the outcome --------------------------------------------------------------------- */
+
+struct verdict {
+	enum outcome outcome;
+	char *code;      /* OUTCOME_MAX_CODE + 1 bytes */
+	char error[600]; /* what the runner has to say, or empty */
+};
+
+static void set_verdict(struct verdict *verdict, enum outcome outcome, const char *code)
+{
+	verdict->outcome = outcome;
+	snprintf(verdict->code, OUTCOME_MAX_CODE + 1, "%s", code);
+}
+
+/* Returns the document, or NULL when there is none or it is unusable. */
+static const struct outcome_document *read_document(const struct attempt *attempt,
+	struct outcome_document *document, struct err *err)
+{
+	const struct capture *result = &attempt->result;
+	int64_t dropped = capture_dropped(result);
+
+	*document = (struct outcome_document){.after_ms = -1};
+	if (result->total == 0)
+		return NULL;
+	if (dropped > 0)
+		err_set(err, ERR_DATA, "the outcome document has more than %zu bytes",
+			OUTCOME_MAX_DOCUMENT);
+	else if (outcome_document_parse(result->head.data, result->head.len, document, err) ==
+		0)
+		return document;
+	return NULL;
+}
+
+static void conclude(const struct attempt *attempt,
+	const struct outcome_document *document, const struct err *document_err,
+	struct verdict *verdict)
+{
+	verdict->outcome = outcome_conclude(attempt->exit_status, attempt->signal_number,
+		document, verdict->code);
+	if (document_err->class != ERR_NONE && attempt->signal_number == 0) {
+		set_verdict(verdict, OUTCOME_RETRY, "bad_outcome");
+		snprintf(verdict->error, sizeof(verdict->error), "%s", document_err->text);
+	}
+}
+
+/* Being told to stop outweighs what the handler then says, except that an ok stands: the
+ * effect has happened. Too late is too late, though. */
+static void apply_stop(const struct attempt *attempt, struct verdict *verdict)
+{
+	if (attempt->stop == ATTEMPT_TIMEOUT) {
+		set_verdict(verdict, OUTCOME_RETRY, "timeout");
+		snprintf(verdict->error, sizeof(verdict->error), "ran longer than %" PRId64 " ms",
+			attempt->handler->timeout_ms);
+		return;
+	}
+	if (verdict->outcome == OUTCOME_OK)
+		return;
+	if (attempt->stop == ATTEMPT_CANCELLED)
+		set_verdict(verdict, OUTCOME_CANCEL, "cancelled");
+	else if (attempt->stop == ATTEMPT_INTERRUPTED)
+		set_verdict(verdict, OUTCOME_RELEASE, "interrupted");
+	else if (attempt->stop == ATTEMPT_LEASE_LOST)
+		set_verdict(verdict, OUTCOME_RELEASE, "lease_lost");
+}
+
+static void put_result(struct attempt *attempt, struct str worker,
+	const struct verdict *verdict, const struct outcome_document *document,
+	const struct buf *response, const struct buf *error)
+{
+	struct frame_result result = result_of(attempt->job, worker);
+
+	result.outcome = str_of(outcome_name(verdict->outcome));
+	result.code = verdict->code[0] != '\0' ? str_of(verdict->code) : STR_NULL;
+	result.response = view(response);
+	result.response_is_json = json_is_valid(response->data, response->len,
+		JSON_MAX_DEPTH);
+	result.error = view(error);
+	result.started_at_us = attempt->started_at_us;
+	result.duration_ms = attempt->duration_us / 1000;
+	result.exit_status = attempt->exit_status;
+	result.signal = attempt->signal_number;
+	result.dropped_bytes = capture_dropped(&attempt->out) +
+		capture_dropped(&attempt->error);
+	if (document != NULL) {
+		result.after_ms = document->after_ms;
+		result.reason = str_of(document->reason);
+	}
+	if (document != NULL && verdict->outcome == OUTCOME_OK) {
+		result.commit = str_of(document->commit);
+		result.enqueue = str_of(document->enqueue);
+	}
+	if (attempt->stop == ATTEMPT_CANCELLED)
+		result.reason = str_of(attempt->cancel_reason);
+	frame_put_result(&attempt->job->result, &result);
+}
+
+enum outcome report_ended(struct attempt *attempt, struct str worker,
+	char code[OUTCOME_MAX_CODE + 1])
+{
+	struct outcome_document storage;
+	struct err document_err = ERR_INIT;
+	struct verdict verdict = {.code = code};
+	struct buf response, error;
+
+	const struct outcome_document *document = read_document(attempt, &storage,
+		&document_err);
+	conclude(attempt, document, &document_err, &verdict);
+	apply_stop(attempt, &verdict);
+
+	buf_init(&response, (size_t)attempt->options->max_response_bytes);
+	buf_init(&error, (size_t)attempt->options->max_error_bytes);
+	put_capture(&response, &attempt->out);
+	if (verdict.outcome != OUTCOME_OK)
+		put_error(&error, attempt, document, verdict.error);
+	put_result(attempt, worker, &verdict, document, &response, &error);
+	buf_release(&response);
+	buf_release(&error);
+	outcome_document_release(&storage);
+	return verdict.outcome;
+}

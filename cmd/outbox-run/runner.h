@@ -1,0 +1,87 @@
+/*
+ * The runner proper: takes jobs, starts handlers in its slots, reports how they ended, and
+ * says how much more it could take. Where jobs come from is not its business.
+ */
+#ifndef OUTBOX_RUN_RUNNER_H
+#define OUTBOX_RUN_RUNNER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attempt.h"
+#include "frame.h"
+#include "handlers.h"
+#include "job.h"
+#include "jobdoc.h"
+#include "lease.h"
+#include "loop.h"
+#include "opt.h"
+#include "report.h"
+#include "results.h"
+
+struct runner_options {
+	size_t slots;     /* most attempts at once */
+	int64_t grace_ms; /* for handlers when the runner drains */
+	bool by_credit;   /* jobs come for credit: hand back those that wait too long */
+	const struct opt_list *pass_env;
+	struct attempt_options attempts; /* loop, guard and limits; the rest is the runner's */
+};
+
+struct runner_kind { /* one a handler, in the same order */
+	struct jobdoc_environment environment;
+	size_t running;
+	size_t queued;
+};
+
+struct runner {
+	struct runner_options options;
+	const struct handlers *handlers;
+	struct runner_kind *kinds;
+	struct results *results;
+	struct jobs *jobs;
+	struct job_list queue; /* not started yet, oldest first */
+	struct attempt **slots; /* options.slots entries; NULL: free */
+	size_t running;
+	char *worker; /* the id that jobs were claimed for */
+	struct lease lease;
+	struct loop_timer lease_timer; /* the lease is given up */
+	struct loop_timer stale_timer; /* the oldest job in the queue has waited too long */
+	struct loop_timer grace_timer; /* handlers are told to stop */
+	struct loop_timer pause_timer; /* the host was short of something: try again */
+	int64_t pause_ms;              /* the last pause; 0: all is well */
+	int64_t average_us;            /* moving average of an attempt's duration; 0: unknown */
+	bool draining;
+};
+
+/* The handlers, jobs and results must outlive the runner. */
+void runner_init(struct runner *runner, const struct runner_options *options,
+	const struct handlers *handlers, struct jobs *jobs, struct results *results,
+	const char *worker);
+void runner_release(struct runner *runner); /* kills what still runs */
+
+void runner_set_worker(struct runner *runner, struct str worker);
+
+/* A job has arrived: it is started, queued, handed back, or ignored when it is held already. */
+void runner_accept(struct runner *runner, const void *frame, size_t length);
+void runner_cancel(struct runner *runner, const struct frame_cancel *cancel);
+
+/* After a change of runner->lease. */
+void runner_lease_changed(struct runner *runner);
+/* Kills all handlers and hands back what waits: others may run these jobs from now on. */
+void runner_lose_lease(struct runner *runner);
+
+/* Starts what can be started. Once a turn. */
+void runner_turn(struct runner *runner);
+
+/* How many more jobs may come, in all and of one kind (`total` being the former). */
+size_t runner_capacity(const struct runner *runner);
+size_t runner_kind_capacity(const struct runner *runner, size_t kind, size_t total);
+
+/* No more jobs: hands back what waits, gives handlers the grace, then stops them. */
+void runner_drain(struct runner *runner);
+/* As above, without a grace. */
+void runner_leave(struct runner *runner);
+bool runner_is_idle(const struct runner *runner); /* nothing runs or waits */
+
+#endif
