@@ -10,8 +10,8 @@
 -- over. The transaction commits asynchronously: losing a claim in a server crash only means
 -- that the attempt runs again, and a settle's flush carries the claim before it.
 --
--- It first looks without locks for the best max_jobs and counts them by kind and priority,
--- then locks exactly so many of each.
+-- It first counts without locks what is due, then takes it part by part, a part being a kind
+-- and a priority: each part becomes one claim row.
 create or replace function outbox.claim(
 	worker text, lane text, kinds text[], limits integer[], max_jobs integer,
 	found_by text default 'poll', versions integer[] default null,
@@ -33,76 +33,124 @@ as $$
 #variable_conflict use_column
 declare
 	now constant timestamptz := outbox.now();
-	installation text;
+	prefix text; -- of idempotency keys
+	usual_attempts integer;
+	part record;
 begin
-	if exists (select from outbox.lane l where l.name = claim.lane and l.paused) then
+	select m.installation || '-' into prefix from outbox.meta m
+	where not exists (select from outbox.lane l where l.name = claim.lane and l.paused);
+	if prefix is null then
 		return;
 	end if;
-	select m.installation into installation from outbox.meta m;
 	perform set_config('synchronous_commit', 'off', true);
-	return query
-	with wanted as (
-		select k.kind, least(k.room, max_jobs) as room, p.priority::smallint as priority,
-			coalesce(k.version, 2147483647) as version,
-			coalesce(claim.after[(4 * (k.n - 1) + p.priority)::integer], '-infinity') as after
-		from unnest(kinds, limits, versions) with ordinality k (kind, room, version, n)
-		cross join generate_series(1, 4) p (priority)
-		where k.room > 0
-	), best as (
-		select h.kind, h.priority, h.due_at, h.job_id, w.room,
-			row_number() over (partition by h.kind
-				order by h.priority, h.due_at, h.job_id) as nth
-		from wanted w cross join lateral (
-			select r.kind, r.priority, r.due_at, r.job_id from outbox.ready r
-			where r.kind = w.kind and r.priority = w.priority and r.due_at > w.after
-				and r.due_at <= now and r.version <= w.version
-			order by r.due_at, r.job_id limit w.room) h
-	), quota as materialized (
-		select b.kind, b.priority, count(*) as quota
+	for part in
+		select d.kind, d.priority, d.quota, d.version, d.starting
+		from outbox.due_parts(kinds, limits, max_jobs, versions, after) d
+	loop
+		select coalesce(min(k.max_attempts), 8) into usual_attempts
+		from outbox.kind k where k.name = part.kind;
+		return query
+		with locked as materialized (
+			select r.ctid as tid from outbox.ready r
+			where r.kind = part.kind and r.priority = part.priority
+				and r.due_at > part.starting and r.due_at <= now and r.version <= part.version
+			order by r.due_at, r.job_id limit part.quota for update skip locked
+		), taken as materialized (
+			delete from outbox.ready r using locked where r.ctid = locked.tid
+			returning r.job_id, (r.attempt + 1)::smallint as attempt, r.version, r.due_at
+		), made as materialized (
+			insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
+			select nextval('outbox.claim_seq'), now, found_by::outbox.found, claim.worker,
+				part.kind, array_agg(t.job_id order by t.due_at, t.job_id),
+				array_agg(t.attempt order by t.due_at, t.job_id)
+			from taken t having count(*) > 0
+			returning c.id, cardinality(c.ids) as size
+		)
+		select m.id, (row_number() over (order by t.due_at, t.job_id))::integer, m.size, now,
+			t.job_id, t.attempt, part.kind, j.payload,
+			coalesce(j.max_attempts, usual_attempts)::integer, prefix || t.job_id,
+			j.tenant_key, j.subject_key, j.correlation_id, j.traceparent, j.metadata,
+			j.created_at, case when a.job_id is null then 'automatic' else 'manual' end,
+			a.reason, t.version, part.priority, t.due_at
+		from made m
+		cross join taken t
+		join outbox.job j on j.id = t.job_id
+		left join lateral outbox.rearm_of_attempt(t.job_id, t.attempt) a on t.attempt > 1
+		order by t.due_at, t.job_id;
+	end loop;
+end $$;
+
+-- due_parts(kinds, limits, max_jobs, versions, after): how many jobs of each kind and
+-- priority make up the best max_jobs due ones, in the order in which they are to be taken.
+-- Reads at most limits[i] index entries a kind and priority, and locks nothing.
+create or replace function outbox.due_parts(
+	kinds text[], limits integer[], max_jobs integer, versions integer[], after timestamptz[])
+	returns table (kind text, priority smallint, quota integer, version integer, starting timestamptz)
+	language plpgsql stable
+	set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+	now constant timestamptz := outbox.now();
+	room integer := max_jobs;
+	part record;
+begin
+	if cardinality(kinds) > 1 then
+		-- only the merged order of all heads tells how many of each come first
+		return query
+		with best as (
+			select h.kind, h.priority, h.due_at, h.job_id, w.room, w.version, w.starting,
+				row_number() over (partition by h.kind
+					order by h.priority, h.due_at, h.job_id) as nth
+			from outbox.probes(kinds, limits, max_jobs, versions, due_parts.after) w
+			cross join lateral (
+				select r.kind, r.priority, r.due_at, r.job_id from outbox.ready r
+				where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
+					and r.due_at <= now and r.version <= w.version
+				order by r.due_at, r.job_id limit w.room) h
+		)
+		select b.kind, b.priority, count(*)::integer, b.version, b.starting
 		from (select * from best where nth <= room
 			order by priority, due_at, job_id limit max_jobs) b
-		group by b.kind, b.priority
-	), locked as materialized (
-		select h.tid
-		from quota q join wanted w on w.kind = q.kind and w.priority = q.priority
-		cross join lateral (
-			select r.ctid as tid from outbox.ready r
-			where r.kind = q.kind and r.priority = q.priority and r.due_at > w.after
-				and r.due_at <= now and r.version <= w.version
-			order by r.due_at, r.job_id limit q.quota for update skip locked) h
-	), taken as (
-		delete from outbox.ready r using locked where r.ctid = locked.tid
-		returning r.kind, r.priority, r.due_at, r.job_id, r.version,
-			(r.attempt + 1)::smallint as attempt
-	), placed as materialized (
-		select t.*, row_number() over (partition by t.kind
-			order by t.priority, t.due_at, t.job_id)::integer as place
-		from taken t
-	), batch as materialized (
-		select nextval('outbox.claim_seq') as id, p.kind,
-			array_agg(p.job_id order by p.place) as ids,
-			array_agg(p.attempt order by p.place) as attempts
-		from placed p group by p.kind
-	), made as (
-		insert into outbox.claim (id, claimed_at, found, worker, kind, ids, attempts)
-		select b.id, now, found_by::outbox.found, claim.worker, b.kind, b.ids, b.attempts
-		from batch b
-	)
-	select b.id, p.place, cardinality(b.ids), now, p.job_id, p.attempt, p.kind, j.payload,
-		coalesce(j.max_attempts, (select k.max_attempts from outbox.kind k
-			where k.name = p.kind), 8)::integer,
-		installation || '-' || p.job_id, j.tenant_key, j.subject_key, j.correlation_id,
-		j.traceparent, j.metadata, j.created_at,
-		case when m.from_attempt = p.attempt - 1 then 'manual' else 'automatic' end,
-		m.reason, p.version, p.priority, p.due_at
-	from placed p
-	join batch b on b.kind = p.kind
-	join outbox.job j on j.id = p.job_id
-	left join lateral (
-		select r.from_attempt, r.reason from outbox.rearm r
-		where p.attempt > 1 and r.job_id = p.job_id order by r.id desc limit 1) m on true
-	order by p.priority, p.due_at, p.job_id;
+		group by b.kind, b.priority, b.version, b.starting
+		order by b.priority, min(b.due_at);
+		return;
+	end if;
+	for part in
+		select w.kind, w.priority, w.version, w.starting,
+			(select count(*) from (
+				select from outbox.ready r
+				where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
+					and r.due_at <= now and r.version <= w.version
+				order by r.due_at, r.job_id limit w.room) h)::integer as due
+		from outbox.probes(kinds, limits, max_jobs, versions, due_parts.after) w
+		order by w.priority
+	loop
+		quota := least(part.due, room);
+		if quota > 0 then
+			kind := part.kind;
+			priority := part.priority;
+			version := part.version;
+			starting := part.starting;
+			room := room - quota;
+			return next;
+		end if;
+	end loop;
 end $$;
+
+-- probes(…): one row a kind and priority, with the defaults filled in.
+create or replace function outbox.probes(
+	kinds text[], limits integer[], max_jobs integer, versions integer[], after timestamptz[])
+	returns table (kind text, priority smallint, room integer, version integer, starting timestamptz)
+	language sql immutable
+	as $$
+	select k.kind, p.priority::smallint, least(k.room, max_jobs),
+		coalesce(k.version, 2147483647),
+		coalesce(probes.after[(4 * (k.n - 1) + p.priority)::integer], '-infinity')
+	from unnest(kinds, limits, versions) with ordinality k (kind, room, version, n)
+	cross join generate_series(1, 4) p (priority)
+	where k.room > 0
+	$$;
 
 -- next_due(lane, kinds, versions): when the next job of these kinds is due, or null when
 -- none is owed. In the past: now. Reads only the first index entry of each priority.
