@@ -189,6 +189,19 @@ test_outbox_up_with_a_wrong_command_line() {
 
 # ---- the real thing
 
+test_install_and_uninstall() {
+	make -C "$root" install DESTDIR="$work/dest" PREFIX=/usr B="$bin" >"$work/make.log" 2>&1
+	assertEquals 'exit status of install' 0 $? || show_logs
+	for file in bin/outbox bin/outbox-up share/man/man1/outbox-up.1 \
+		share/outbox/handlers/example.hello share/outbox/supervisord/outbox.conf; do
+		assertTrue "$file" "test -f $work/dest/usr/$file"
+	done
+	assertEquals 'version' "$(outbox-run --version)" \
+		"$(B=/nonexistent "$work/dest/usr/bin/outbox-up" --version)"
+	make -C "$root" uninstall DESTDIR="$work/dest" PREFIX=/usr B="$bin" >"$work/make.log" 2>&1
+	assertEquals 'left behind' '' "$(find "$work/dest" -type f)"
+}
+
 test_outbox_up_runs_the_example_handlers() {
 	outbox-up --handlers="$root/scripts/handlers" -j4 2>"$work/up.log" &
 	echo $! >"$work/up.pid"
