@@ -216,8 +216,12 @@ void runner_turn(struct runner *runner)
 
 /* ---- ending -------------------------------------------------------------------------- */
 
-static void note_duration(struct runner *runner, int64_t duration_us)
+static void note_duration(struct runner *runner, const struct attempt *attempt)
 {
+	int64_t duration_us = attempt->duration_us;
+
+	if (attempt->stop != ATTEMPT_NOT_STOPPED) /* would have taken longer */
+		return;
 	if (runner->average_us == 0)
 		runner->average_us = duration_us + 1;
 	runner->average_us += (duration_us - runner->average_us) / AVERAGE_WEIGHT;
@@ -243,7 +247,7 @@ static void on_attempt_end(void *ctx, struct attempt *attempt)
 
 	enum outcome outcome = report_ended(attempt, str_of(runner->worker), code);
 	log_exit(attempt, outcome, code);
-	note_duration(runner, attempt->duration_us);
+	note_duration(runner, attempt);
 	runner->slots[attempt->slot] = NULL;
 	runner->running--;
 	runner->kinds[job->kind].running--;

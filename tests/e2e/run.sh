@@ -1,39 +1,9 @@
 #!/bin/sh
 # outbox-run through pipes: the rules for handlers, without a database.
-# shellcheck disable=SC2016,SC3045 # $ stands in handlers' scripts; dash knows ulimit -v
+# shellcheck disable=SC1091,SC2034,SC2154,SC2016,SC3045 # run_lib.sh; $ in handlers; dash's ulimit
 
-# lib.sh is used without its PostgreSQL.
-export OUTBOX_TEST_DB=none
-# shellcheck source=tests/e2e/lib.sh
-. "$(dirname "$0")/lib.sh"
-
-oneTimeSetUp() { :; }
-
-setUp() {
-	work=$(mktemp -d /tmp/outbox-test-XXXXXX)
-	handlers=$work/handlers.d
-	mkdir -m 755 "$handlers"
-	chmod 755 "$work"
-	logs_shown=
-}
-
-tearDown() {
-	[ -n "$work" ] || return 0
-	exec 7>&-
-	for file in "$work"/*.pid; do
-		[ -e "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null
-	done
-	rm -rf "$work"
-	work=
-}
-
-oneTimeTearDown() { :; }
-
-fail_with_logs() { # MESSAGE
-	fail "$1"
-	[ -z "$logs_shown" ] && cat "$work/results" "$work/run.log"
-	logs_shown=yes
-}
+. "$(dirname "$0")/run_lib.sh"
+logs='results run.log'
 
 # ---- jobs in, results out
 

@@ -1,0 +1,334 @@
+#!/bin/sh
+# outbox-run between a claimer and a settler that the tests play themselves, frame by frame.
+# shellcheck disable=SC1091,SC2034,SC2154,SC2016 # run_lib.sh; $ in handlers
+
+. "$(dirname "$0")/run_lib.sh"
+logs='claimer settler run.log'
+
+make_handlers() {
+	handler quick <<-'END'
+		#!/bin/sh
+		echo quick
+	END
+	handler waits <<-'END'
+		#!/bin/sh
+		id=$OUTBOX_JOB_ID
+		echo $$ >"${0%/*}/../$id.new"
+		mv "${0%/*}/../$id.new" "${0%/*}/../$id.started"
+		while [ ! -e "${0%/*}/../$id.word" ]; do sleep 0.05; done
+		echo finished
+	END
+}
+
+# ---- the two ends: what the runner sent is in $work/claimer and $work/settler
+
+open_end() { # NAME DESCRIPTOR LINK
+	rm -f "$work/$1.in" "$work/$1.out"
+	mkfifo "$work/$1.in" "$work/$1.out"
+	outbox-frame decode <"$work/$1.out" >>"$work/$1" &
+	"$bin/tests/e2e/router" "ipc://$work/run/$3" <"$work/$1.in" >"$work/$1.out" &
+	echo $! >"$work/$1.pid"
+	eval "exec $2>'$work/$1.in'"
+}
+
+open_ends() {
+	mkdir -m 700 "$work/run"
+	open_end claimer 7 jobs
+	open_end settler 8 results
+}
+
+to_claimer_side() { # LINE ...: from the claimer to the runner
+	printf '%s\n' "$@" | outbox-frame encode >&7
+}
+
+to_settler_side() { # LINE ...
+	printf '%s\n' "$@" | outbox-frame encode >&8
+}
+
+said() { # END REGEXP [TIMES]: whether the runner said so, exactly so often if TIMES is given
+	count=$(grep -cE "$2" "$work/$1")
+	if [ -n "${3:-}" ]; then [ "$count" -eq "$3" ]; else [ "$count" -gt 0 ]; fi
+}
+
+greet() { # EPOCH [LEASE_MS]
+	to_claimer_side '{"type":"hello","role":"claim","id":"c","epoch":'"$1"',"lease_ms":'"${2:-60000}"',"db_now_us":1700000000000000}'
+	assert_soon 5 said claimer '"type":"hello".*"epoch":'"$1,"
+}
+
+accept() {
+	to_claimer_side '{"type":"beat","id":"w","count":0,"db_now_us":1700000000000000}'
+}
+
+greet_settler() { # EPOCH
+	to_settler_side '{"type":"hello","role":"settle","id":"s","epoch":'"$1"'}'
+}
+
+ack() { # ID ...
+	for id; do
+		to_settler_side '{"type":"ack","items":[{"job_id":'"$id"',"attempt":1,"accepted":true}]}'
+	done
+}
+
+seq=0
+job() { # ID KIND [EPOCH]
+	seq=$((seq + 1))
+	to_claimer_side '{"type":"job","epoch":'"${3:-5}"',"seq":'$seq',"claim_id":7,"claim_index":'"$1"',"claim_size":9,"found":"nudge","job_id":'"$1"',"attempt":1,"kind":"'"$2"'","payload":1,"max_attempts":8,"idempotency_key":"k","trigger":"automatic"}'
+}
+
+# A runner that is registered and may take as many jobs as it has slots.
+start_registered() { # LEASE_MS [OPTION ...]
+	lease=$1
+	shift
+	seq=0
+	make_handlers
+	open_ends
+	start run outbox-run --handlers "$handlers" "$@"
+	assert_soon 5 said claimer connected
+	assert_soon 5 said settler connected
+	greet 5 "$lease"
+	greet_settler 1
+	accept
+	assert_soon 5 said claimer '"type":"credit","epoch":5,"last_seq":0,"total":[1-9]'
+}
+
+result() { # ID REGEXP: whether such a result has come
+	said settler '"type":"result".*"job_id":'"$1"',.*'"$2"
+}
+
+has_started() { # ID
+	[ -s "$work/$1.started" ]
+}
+
+let_finish() { # ID
+	touch "$work/$1.word"
+}
+
+# ---- greeting, credit, results
+
+test_a_job_from_greeting_to_acknowledgement() {
+	start_registered 60000 -j 2
+	assertTrue 'it introduces itself' "said claimer '\"role\":\"run\",\"id\":\"[^\"]+\",\"epoch\":5,.*\"lane\":\"default\",\"slots\":2,\"kinds\":\[\{\"kind\":\"quick\",\"version\":0,\"lane\":\"default\",\"timeout_ms\":30000\},\{\"kind\":\"waits\"'"
+	assertTrue 'credit' "said claimer '\"total\":2,\"kinds\":\[\{\"kind\":\"quick\",\"count\":2\},\{\"kind\":\"waits\",\"count\":2\}\]'"
+	job 1 quick
+	assert_soon 5 result 1 '"outcome":"ok".*"response_text":"quick".*"started_at_us":170000000[0-9]*,.*"found":"nudge"'
+	ack 1
+	job 2 waits
+	job 3 waits
+	assert_soon 5 has_started 3
+	let_finish 2
+	assert_soon 5 result 2 '"outcome":"ok"'
+	assert_soon 5 said claimer '"last_seq":3,"total":[1-9],'
+	assertFalse 'no result comes twice' "said settler '\"job_id\":1,' 2"
+}
+
+test_results_are_kept_until_acknowledged() {
+	start_registered 60000 -j 2
+	job 1 quick
+	job 2 quick
+	assert_soon 5 result 1 ok
+	assert_soon 5 result 2 ok
+	ack 1
+	greet_settler 2 # a new settler, or the old one after a pause
+	assert_soon 5 said settler '"job_id":2,' 2
+	assertTrue 'an acknowledged one is not sent again' "said settler '\"job_id\":1,' 1"
+	kill_program settler
+	job 3 quick
+	assert_soon 5 said claimer '"last_seq":3,'
+	open_end settler 8 results
+	assert_soon 5 said settler connected 2
+	greet_settler 3
+	assert_soon 5 said settler '"job_id":3,' 1
+	assert_soon 5 said settler '"job_id":2,' 3
+	ack 2 3
+	stop run
+	assertEquals 0 $?
+}
+
+test_no_credit_beyond_the_unsettled_bound() {
+	start_registered 60000 -j 2 --max-unsettled 3
+	job 1 quick
+	job 2 quick
+	assert_soon 5 result 2 ok
+	assertTrue 'one more is allowed' "said claimer '\"last_seq\":2,\"total\":[2-9]' 0"
+	job 3 quick
+	assert_soon 5 result 3 ok
+	assertTrue 'none is allowed' "said claimer '\"last_seq\":3,\"total\":[1-9]' 0"
+	ack 1 2 3
+	assert_soon 5 said claimer '"last_seq":3,"total":[1-3],'
+}
+
+test_jobs_of_another_epoch_and_copies_are_dropped() {
+	start_registered 60000 -j 4
+	job 1 quick
+	assert_soon 5 result 1 ok
+	job 2 quick 4
+	seq=1
+	job 3 quick # a sequence number that was there: seq 2 is the one that was void
+	assert_soon 5 result 3 ok
+	seq=2
+	job 1 quick # held already, not acknowledged
+	job 4 quick
+	assert_soon 5 result 4 ok
+	assertTrue 'another epoch' "said settler '\"job_id\":2,' 0"
+	assertTrue 'a copy' "said settler '\"job_id\":1,' 1"
+}
+
+test_what_waits_too_long_is_handed_back() {
+	start_registered 60000 -j 1
+	job 1 waits
+	assert_soon 5 has_started 1
+	job 2 waits
+	assert_soon 5 result 2 '"outcome":"release","code":"handed_back".*"after_ms":-1,.*"started_at_us":0,'
+	let_finish 1
+	assert_soon 5 result 1 ok
+}
+
+test_a_new_greeting_hears_of_the_claims_that_are_held() {
+	start_registered 60000 -j 4
+	job 1 quick
+	assert_soon 5 result 1 ok
+	job 2 waits
+	job 3 quick
+	assert_soon 5 result 3 ok
+	ack 1 3
+	assert_soon 5 has_started 2
+	kill_program claimer
+	open_end claimer 7 jobs
+	assert_soon 5 said claimer connected 2
+	greet 6 # its successor's
+	assertTrue 'claims' "said claimer '\"epoch\":6,.*\"claims\":\[\{\"claim_id\":7,\"received\":2\}\]'"
+	assertTrue 'no credit before it is accepted' "said claimer '\"type\":\"credit\",\"epoch\":6' 0"
+	accept
+	assert_soon 5 said claimer '"type":"credit","epoch":6,"last_seq":0,"total":[1-9],'
+	let_finish 2
+	assert_soon 5 result 2 ok
+}
+
+# ---- the lease
+
+test_a_lease_that_is_not_confirmed_ends() {
+	start_registered 2000 -j 2
+	job 1 waits
+	assert_soon 5 has_started 1
+	assert_soon 5 said claimer '"type":"beat",.*"count":2,"state":"alive"'
+	assert_soon 5 result 1 '"outcome":"release","code":"lease_lost"'
+	assertTrue 'the handler lives' "has_ended '$(cat "$work/1.started")'"
+	assert_soon 5 said claimer '"type":"credit".*"total":0,'
+	job 2 quick
+	assert_soon 5 result 2 '"outcome":"release","code":"claim_late".*"after_ms":5000,'
+	count=$(grep -oE '"type":"beat",.*"count":[0-9]+' "$work/claimer" | tail -n 1 | grep -oE '[0-9]+$')
+	to_claimer_side '{"type":"beat","id":"w","count":'"$count"',"db_now_us":1700000000000000}'
+	assert_soon 5 said claimer '"type":"credit".*"last_seq":2,"total":2,'
+	job 3 quick
+	assert_soon 5 result 3 ok
+}
+
+confirm_beats() { # SECONDS: answers each beat as it comes
+	until=$(($(date +%s) + $1))
+	confirmed=0
+	while [ "$(date +%s)" -lt "$until" ]; do
+		count=$(grep -c '"type":"beat"' "$work/claimer")
+		if [ "$count" -gt "$confirmed" ]; then
+			confirmed=$count
+			to_claimer_side '{"type":"beat","id":"w","count":'"$count"',"db_now_us":1700000000000000}'
+		fi
+		sleep 0.05
+	done
+}
+
+test_a_confirmed_lease_goes_on() {
+	start_registered 1500 -j 2
+	job 1 waits
+	assert_soon 5 has_started 1
+	confirm_beats 5
+	let_finish 1
+	assert_soon 5 result 1 ok
+}
+
+test_a_thawed_runner_knows_that_its_lease_is_gone() {
+	start_registered 2000 -j 2
+	job 1 waits
+	assert_soon 5 has_started 1
+	signal run STOP
+	until=$(($(date +%s) + 4))
+	while [ "$(date +%s)" -lt $until ]; do sleep 0.1; done
+	let_finish 1
+	signal run CONT
+	assert_soon 5 result 1 '"outcome":"(release","code":"lease_lost|ok)'
+	assert_soon 5 said claimer '"type":"credit".*"total":0,'
+}
+
+test_a_worker_that_is_not_known_any_more_registers_anew() {
+	start_registered 60000 -j 2
+	job 1 waits
+	assert_soon 5 has_started 1
+	to_claimer_side '{"type":"beat","id":"w","count":1,"state":"unknown"}'
+	assert_soon 5 said claimer '"type":"hello","role":"run"' 2
+	assert_soon 5 result 1 '"outcome":"release","code":"lease_lost"'
+	greet 6
+	accept
+	assert_soon 5 said claimer '"type":"credit","epoch":6,"last_seq":0,"total":2,'
+}
+
+# ---- cancel
+
+test_cancel_of_a_running_and_of_a_waiting_job() {
+	start_registered 60000 -j 1
+	job 1 waits
+	assert_soon 5 has_started 1
+	job 2 quick
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":2,"attempt":1,"reason":"not this"}'
+	assert_soon 5 result 2 '"outcome":"cancel","code":"cancelled".*"reason":"not this","started_at_us":0,'
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":1,"attempt":1,"reason":"nor this"}'
+	assert_soon 5 result 1 '"outcome":"cancel","code":"cancelled".*"reason":"nor this".*"signal":15,'
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":99,"attempt":1}'
+	job 3 quick
+	assert_soon 5 result 3 ok
+}
+
+test_an_ok_that_wins_the_race_stands() {
+	handler polite <<-'END'
+		#!/bin/sh
+		trap 'echo done anyway; exit 0' TERM
+		echo $$ >"${0%/*}/../1.started"
+		while :; do sleep 0.05; done
+	END
+	start_registered 60000 -j 1
+	job 1 polite
+	assert_soon 5 has_started 1
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":1,"attempt":1,"reason":"late"}'
+	assert_soon 5 result 1 '"outcome":"ok","code":null.*"response_text":"done anyway"'
+}
+
+# ---- the end
+
+test_a_drained_runner_says_goodbye() {
+	start_registered 60000 -j 2
+	job 1 waits
+	assert_soon 5 has_started 1
+	signal run TERM
+	assert_soon 5 said claimer '"type":"beat",.*"state":"draining"'
+	assert_soon 5 said claimer '"type":"credit".*"total":0,'
+	job 2 quick
+	assert_soon 5 result 2 '"outcome":"release","code":"drained"'
+	let_finish 1
+	assert_soon 5 result 1 ok
+	assertTrue 'it waits for the settler' "said claimer gone 0"
+	ack 1 2
+	wait_for_end run 5
+	assertEquals 0 $?
+	assert_soon 5 said claimer '"type":"beat",.*"state":"gone"'
+	assert_soon 5 said settler '"type":"beat",.*"state":"gone"'
+}
+
+test_a_drain_does_not_wait_for_ever_for_a_settler() {
+	start_registered 60000 -j 1
+	job 1 quick
+	assert_soon 5 result 1 ok
+	signal run TERM
+	wait_for_end run 15
+	assertEquals 0 $?
+	assertContains "$(cat "$work/run.log")" 'event=results_unsettled count=1'
+}
+
+. shunit2
