@@ -380,7 +380,7 @@ static void listener_close(struct listener *listener)
 
 static const char *nudges_endpoint;
 
-static const struct opt options[] = {
+static const struct opt listen_opts[] = {
 	{
 		.name = "nudges",
 		.type = OPT_STRING,
@@ -398,7 +398,7 @@ int main(int argc, char **argv)
 		.name = "outbox-listen",
 		.summary = "publish the notifications of the database as nudges",
 		.usage = "[option ...]",
-		.tables = {options, program_db_opts, program_link_opts, program_opts},
+		.tables = {listen_opts, program_db_opts, program_link_opts, program_opts},
 	};
 	struct listener listener = {.beat = 0};
 	struct err *err = &listener.failure;

@@ -70,23 +70,24 @@ struct frame_hello_kind {
 	int64_t version;    /* of the manifest; 0 without one */
 	struct str lane;    /* "default" */
 	int64_t timeout_ms; /* of one attempt */
-	struct str manifest; /* JSON object for outbox.kind: retry, commit, payload, retention …; absent: none */
+	struct str
+		manifest; /* JSON object of the policy (see outbox.kind_announce), or absent */
 };
 struct frame_hello_claim { /* a claim of which the runner holds unsettled jobs */
 	int64_t claim_id;
 	int64_t received; /* so many of its jobs, from the front, reached the runner */
 };
 struct frame_hello {
-	struct str role;    /* "claim", "run", "settle", "pipe" */
-	struct str id;      /* incarnation: the worker's for run and pipe */
-	int64_t epoch;      /* of this greeting */
-	int64_t lease_ms;   /* claim, pipe: how long an unconfirmed beat lasts */
-	int64_t db_now_us;  /* claim, pipe: the database's clock, Unix microseconds */
+	struct str role;   /* "claim", "run", "settle", "pipe" */
+	struct str id;     /* incarnation: the worker's for run and pipe */
+	int64_t epoch;     /* of this greeting */
+	int64_t lease_ms;  /* claim, pipe: how long an unconfirmed beat lasts */
+	int64_t db_now_us; /* claim, pipe: the database's clock, Unix microseconds */
 	struct str host;
 	int64_t pid;
 	struct str program_version;
 	struct str lane;
-	int64_t slots;      /* run: most attempts at once */
+	int64_t slots;                        /* run: most attempts at once */
 	const struct frame_hello_kind *kinds; /* run */
 	size_t kinds_count;
 	const struct frame_hello_claim *claims; /* run */
@@ -111,15 +112,15 @@ struct frame_credit {
 
 /* One attempt handed to one worker. */
 struct frame_job {
-	int64_t epoch;      /* 0 in a pipe */
-	int64_t seq;        /* 1, 2, … within the epoch */
+	int64_t epoch; /* 0 in a pipe */
+	int64_t seq;   /* 1, 2, … within the epoch */
 	int64_t claim_id;
-	int64_t claim_index; /* position in the claim's arrays, from 1 */
-	int64_t claim_size;  /* number of jobs in the claim */
+	int64_t claim_index;   /* position in the claim's arrays, from 1 */
+	int64_t claim_size;    /* number of jobs in the claim */
 	int64_t claimed_at_us; /* database clock, Unix microseconds */
-	struct str found;   /* "nudge", "poll", "sweep": how it was found */
+	struct str found;      /* "nudge", "poll", "sweep": how it was found */
 	int64_t job_id;
-	int64_t attempt;    /* from 1 */
+	int64_t attempt; /* from 1 */
 	struct str kind;
 	struct str payload; /* JSON text, byte for byte as enqueued */
 	int64_t max_attempts;
@@ -161,15 +162,15 @@ struct frame_result {
 	struct str error;    /* text, clipped and redacted */
 	struct str response; /* text; JSON if response_is_json */
 	bool response_is_json;
-	int64_t after_ms;    /* wish of the handler; -1: none */
-	struct str reason;   /* of a cancel */
+	int64_t after_ms;      /* wish of the handler; -1: none */
+	struct str reason;     /* of a cancel */
 	int64_t started_at_us; /* database clock, Unix microseconds; 0: never started */
 	int64_t duration_ms;
 	int64_t exit_status; /* -1: none */
 	int64_t signal;      /* 0: none */
 	struct str found;
-	struct str commit;   /* JSON array [{"name":…,"args":[…]}], or absent */
-	struct str enqueue;  /* JSON array of jobs, or absent */
+	struct str commit;     /* JSON array [{"name":…,"args":[…]}], or absent */
+	struct str enqueue;    /* JSON array of jobs, or absent */
 	int64_t dropped_bytes; /* output past the limits */
 };
 
@@ -192,8 +193,8 @@ struct frame_ack {
 enum frame_beat_state {
 	FRAME_BEAT_ALIVE = 0,
 	FRAME_BEAT_DRAINING = 1, /* run: takes no more jobs */
-	FRAME_BEAT_GONE = 2,     /* run -> claim, run -> settle: nothing is left here, goodbye */
-	FRAME_BEAT_UNKNOWN = 3,  /* claim -> run: you are not registered (any more) */
+	FRAME_BEAT_GONE = 2, /* run -> claim, run -> settle: nothing is left here, goodbye */
+	FRAME_BEAT_UNKNOWN = 3, /* claim -> run: you are not registered (any more) */
 };
 struct frame_beat {
 	struct str id;
@@ -205,7 +206,8 @@ struct frame_beat {
 /* One transition, for `outbox tail`. settle, sweep -> anyone. */
 struct frame_event {
 	int64_t at_us; /* database clock */
-	struct str name; /* "succeeded", "retrying", "dead", "cancelled", "lost", "released", … */
+	struct str
+		name; /* "succeeded", "retrying", "dead", "cancelled", "lost", "released", … */
 	int64_t job_id;
 	int64_t attempt;
 	struct str kind;
@@ -232,22 +234,28 @@ int frame_put_event(struct buf *out, const struct frame_event *event);
  * ERR_PROTOCOL names the field that is wrong. Lists go into the caller's `items` (at most
  * `capacity`; more is an error), because decoding does not allocate.
  */
-int frame_get_nudge(const void *bytes, size_t count, struct frame_nudge *nudge, struct err *err);
+int frame_get_nudge(const void *bytes, size_t count, struct frame_nudge *nudge,
+	struct err *err);
 int frame_get_hello(const void *bytes, size_t count, struct frame_hello *hello,
-	struct frame_hello_kind *kinds, size_t kinds_capacity, struct frame_hello_claim *claims,
-	size_t claims_capacity, struct err *err);
+	struct frame_hello_kind *kinds, size_t kinds_capacity,
+	struct frame_hello_claim *claims, size_t claims_capacity, struct err *err);
 int frame_get_credit(const void *bytes, size_t count, struct frame_credit *credit,
 	struct frame_credit_kind *kinds, size_t kinds_capacity, struct err *err);
-int frame_get_job(const void *bytes, size_t count, struct frame_job *job, struct err *err);
-int frame_get_cancel(const void *bytes, size_t count, struct frame_cancel *cancel, struct err *err);
-int frame_get_result(const void *bytes, size_t count, struct frame_result *result, struct err *err);
+int frame_get_job(const void *bytes, size_t count, struct frame_job *job,
+	struct err *err);
+int frame_get_cancel(const void *bytes, size_t count, struct frame_cancel *cancel,
+	struct err *err);
+int frame_get_result(const void *bytes, size_t count, struct frame_result *result,
+	struct err *err);
 int frame_get_ack(const void *bytes, size_t count, struct frame_ack *ack,
 	struct frame_ack_item *items, size_t capacity, struct err *err);
-int frame_get_beat(const void *bytes, size_t count, struct frame_beat *beat, struct err *err);
-int frame_get_event(const void *bytes, size_t count, struct frame_event *event, struct err *err);
+int frame_get_beat(const void *bytes, size_t count, struct frame_beat *beat,
+	struct err *err);
+int frame_get_event(const void *bytes, size_t count, struct frame_event *event,
+	struct err *err);
 
-#define FRAME_MAX_KINDS 1000  /* kinds in one hello or credit */
+#define FRAME_MAX_KINDS 1000   /* kinds in one hello or credit */
 #define FRAME_MAX_CLAIMS 10000 /* claims in one hello */
-#define FRAME_MAX_ACKS 10000  /* items in one ack */
+#define FRAME_MAX_ACKS 10000   /* items in one ack */
 
 #endif
