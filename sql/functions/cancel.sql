@@ -1,19 +1,19 @@
--- cancel(job_id, cancelled_by, reason): makes sure that the job is not started any more.
--- Returns cancelled (it was owed and is over now), requested (it is in flight: its runner is
--- told, and it is not retried; an "ok" that wins the race stands), ended (nothing to do), or
--- not_found.
+-- cancel(job_id, cancelled_by, reason, tenant, no_tenant): makes sure that the job is not
+-- started any more. Returns cancelled (it was owed and is over now), requested (it is in
+-- flight: its runner is told, and it is not retried; an "ok" that wins the race stands), ended
+-- (nothing to do), or not_found (also outside the tenant: see in_scope).
 -- Locks: the job row, which settling a failure takes too, so that neither misses the other.
 create or replace function outbox.cancel(
-	job_id bigint, cancelled_by text default session_user, reason text default null)
+	job_id bigint, cancelled_by text default session_user, reason text default null,
+	tenant text default null, no_tenant boolean default false)
 	returns text language plpgsql
 as $$
 #variable_conflict use_variable
 declare
-	job outbox.job;
+	job constant outbox.job := outbox.lock_job(job_id, tenant, no_tenant);
 	recorded smallint;
 begin
-	select j.* into job from outbox.job j where j.id = job_id for update;
-	if not found then
+	if job.id is null then
 		return 'not_found';
 	end if;
 	delete from outbox.ready r
@@ -25,7 +25,7 @@ begin
 			tenant_key, subject_key, correlation_id, traceparent, triggered_by, reason)
 		values (job.id, recorded + 1, 'cancelled', 'manual', outbox.now(), job.kind,
 			job.tenant_key, job.subject_key, job.correlation_id, job.traceparent,
-			cancelled_by, reason);
+			coalesce(cancelled_by, session_user), reason);
 		perform outbox.call_hooks(job, 'cancelled');
 		return 'cancelled';
 	end if;
@@ -33,7 +33,8 @@ begin
 		return 'ended';
 	end if;
 	insert into outbox.cancel (job_id, requested_at, cancelled_by, reason)
-	values (job.id, outbox.now(), cancelled_by, reason) on conflict do nothing;
+	values (job.id, outbox.now(), coalesce(cancelled_by, session_user), reason)
+	on conflict do nothing;
 	perform pg_notify('outbox_cancel', job.id::text);
 	return 'requested';
 end $$;
