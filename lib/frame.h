@@ -67,11 +67,10 @@ struct frame_nudge {
  */
 struct frame_hello_kind {
 	struct str kind;
-	int64_t version;    /* of the manifest; 0 without one */
-	struct str lane;    /* "default" */
-	int64_t timeout_ms; /* of one attempt */
-	struct str
-		manifest; /* JSON object of the policy (see outbox.kind_announce), or absent */
+	int64_t version;     /* of the manifest; 0 without one */
+	struct str lane;     /* "default" */
+	int64_t timeout_ms;  /* of one attempt */
+	struct str manifest; /* JSON object: the policy of outbox.kind; or absent */
 };
 struct frame_hello_claim { /* a claim of which the runner holds unsettled jobs */
 	int64_t claim_id;
@@ -205,9 +204,8 @@ struct frame_beat {
 
 /* One transition, for `outbox tail`. settle, sweep -> anyone. */
 struct frame_event {
-	int64_t at_us; /* database clock */
-	struct str
-		name; /* "succeeded", "retrying", "dead", "cancelled", "lost", "released", … */
+	int64_t at_us;   /* database clock */
+	struct str name; /* "succeeded", "retrying", "dead", "cancelled", "lost", … */
 	int64_t job_id;
 	int64_t attempt;
 	struct str kind;
