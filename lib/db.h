@@ -50,6 +50,23 @@ size_t db_queue_length(const struct db *db); /* waiting and running queries */
 void db_reconnect(struct db *db);            /* drop the connection and start anew */
 PGconn *db_conn(struct db *db); /* for escapes and backend pid; NULL when down */
 
+/* Types of parameters: the object ids of pg_type.dat, which never change. */
+enum {
+	DB_BOOL = 16,
+	DB_INT8 = 20,
+	DB_INT2 = 21,
+	DB_INT4 = 23,
+	DB_TEXT = 25,
+	DB_JSON = 114,
+	DB_BOOL_ARRAY = 1000,
+	DB_INT2_ARRAY = 1005,
+	DB_INT4_ARRAY = 1007,
+	DB_TEXT_ARRAY = 1009,
+	DB_INT8_ARRAY = 1016,
+	DB_TIMESTAMPTZ = 1184,
+	DB_TIMESTAMPTZ_ARRAY = 1185,
+};
+
 /* A statement: a static object, prepared at first use on each connection under its name. */
 struct db_statement {
 	const char *name;

@@ -1,0 +1,395 @@
+#include "claimer.h"
+
+#include <stdlib.h>
+
+#include "clock.h"
+#include "log.h"
+#include "members.h"
+
+#define TICK_US INT64_C(5000000)
+#define LISTENER_SILENT_US INT64_C(6000000) /* then the tick looks for work itself */
+#define SAFETY_US \
+	INT64_C(30000000) /* with a listener: a nudge may still have been lost */
+#define PAUSE_MIN_MS 5
+#define PAUSE_MAX_MS 1000
+#define MESSAGE_BYTES \
+	((size_t)8 << 20) /* of job frames; a message is sent when past it */
+
+/* ---- what to ask for */
+
+static void add_part(struct claimer *claimer, struct str kind, int64_t limit,
+	int64_t version)
+{
+	if (claimer->parts_count == claimer->parts_capacity) {
+		claimer->parts_capacity = claimer->parts_capacity * 2 + 8;
+		claimer->parts = mem_realloc(claimer->parts, claimer->parts_capacity,
+			sizeof(*claimer->parts));
+	}
+	claimer->parts[claimer->parts_count++] = (struct claim_part){.kind = kind,
+		.limit = limit,
+		.version = version};
+}
+
+/* What this runner has room for among the kinds that may be due, as the claim's parts. */
+static void choose_parts(struct claimer *claimer, const struct runner *runner)
+{
+	claimer->parts_count = 0;
+	claimer->found_by = "poll";
+	for (size_t i = 0; i < runner->kinds_count; i++) {
+		long wanted = wanted_find(&claimer->wanted, str_of(runner->kinds[i].name));
+		int64_t room = runner_kind_room(runner, i);
+
+		if (wanted < 0 || room == 0 || !claimer->wanted.kinds[wanted].may_be_due)
+			continue;
+		if (claimer->wanted.kinds[wanted].was_nudged)
+			claimer->found_by = "nudge";
+		/* the name of `wanted` outlives the runner */
+		add_part(claimer, str_of(claimer->wanted.kinds[wanted].name), room,
+			runner->kinds[i].version);
+	}
+}
+
+static bool may_be_given(const struct runner *runner)
+{
+	return runner->state == RUNNER_READY && !runner->gone && !runner->draining &&
+		runner_room(runner) > 0;
+}
+
+/* The runner with the most room that can run something which may be due; among equals the
+ * one that was served least recently. Leaves its parts in the claimer. */
+static struct runner *choose_runner(struct claimer *claimer)
+{
+	struct runner *best = NULL;
+
+	for (struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
+		if (!may_be_given(r))
+			continue;
+		if (best != NULL &&
+			(runner_room(r) < runner_room(best) ||
+				(runner_room(r) == runner_room(best) && r->served > best->served)))
+			continue;
+		choose_parts(claimer, r);
+		if (claimer->parts_count > 0)
+			best = r;
+	}
+	if (best != NULL)
+		choose_parts(claimer, best);
+	return best;
+}
+
+/* ---- what came of it */
+
+static void on_released(void *ctx, PGresult *result, const struct err *err)
+{
+	(void)ctx;
+	/* the runner's next hello, or the sweeper, gives them back */
+	if (result == NULL)
+		log_error(LOG_WARNING, "release_failed", err);
+}
+
+static void release_jobs(struct claimer *claimer, const PGresult *result)
+{
+	size_t rows = (size_t)PQntuples(result), count = 0;
+	int64_t *ids = mem_alloc(rows + 1, sizeof(*ids));
+
+	for (int row = 0; row < (int)rows; row++) {
+		int64_t id = db_get_int8(result, row, 0);
+
+		if (count == 0 || ids[count - 1] != id)
+			ids[count++] = id;
+	}
+	log_event(LOG_INFO, "jobs_released", LOG_INT("jobs", rows));
+	send_release(claimer->db, ids, count, on_released, NULL);
+	free(ids);
+}
+
+static int send_message(struct claimer *claimer, struct runner *runner,
+	struct buf *frames)
+{
+	struct err err = ERR_INIT;
+
+	if (frames->len == 0)
+		return 0;
+	if (link_send(claimer->jobs, &runner->address, frames, &err) < 0) {
+		log_event(LOG_WARNING, "send_failed", LOG_TEXT("worker", runner->worker),
+			LOG_TEXT("error", err.text));
+		return -1;
+	}
+	buf_clear(frames);
+	return 0;
+}
+
+/*
+ * A message is sent whole or not at all. When a later one of several cannot be sent, the
+ * runner has the first part: a new greeting finds out, and the rest is given back.
+ */
+static void send_jobs(struct claimer *claimer, struct runner *runner,
+	const PGresult *result)
+{
+	struct buf frames;
+	bool any_sent = false;
+	int failed = 0;
+
+	buf_init(&frames, MESSAGE_BYTES + FRAME_MAX_BYTES);
+	for (int row = 0; row < PQntuples(result) && !failed; row++) {
+		struct frame_job job = get_job(result, row, str_of(claimer->found_by));
+		int64_t kind = runner_find_kind(runner, job.kind);
+
+		job.epoch = runner->epoch;
+		job.seq = runner_note_sent(runner, kind < 0 ? 0 : (size_t)kind);
+		failed = frame_put_job(&frames, &job);
+		if (!failed && frames.len >= MESSAGE_BYTES) {
+			failed = send_message(claimer, runner, &frames);
+			any_sent = any_sent || !failed;
+		}
+	}
+	if (!failed)
+		failed = send_message(claimer, runner, &frames);
+	buf_release(&frames);
+	if (failed && any_sent) {
+		members_greet(claimer, &runner->address);
+	} else if (failed) {
+		runner->gone = true; /* until it connects again */
+		release_jobs(claimer, result);
+	}
+}
+
+/* A claim that brought less than asked has exhausted the kinds that were below their limit. */
+static void note_exhausted(struct claimer *claimer, const PGresult *result)
+{
+	int rows = PQntuples(result);
+
+	if (rows >= claimer->asked)
+		return;
+	for (size_t i = 0; i < claimer->parts_count; i++) {
+		const struct claim_part *part = &claimer->parts[i];
+		int64_t got = 0;
+
+		for (int row = 0; row < rows; row++)
+			got += str_equal(db_get_str(result, row, 6), part->kind);
+		long wanted = wanted_find(&claimer->wanted, part->kind);
+		if (got >= part->limit || wanted < 0)
+			continue;
+		claimer->wanted.kinds[wanted].may_be_due = false;
+		claimer->wanted.kinds[wanted].was_nudged = false;
+		claimer->next_due_unknown = true;
+	}
+}
+
+/* The server refused, for a while or for good: other statements go on. */
+static void back_off(struct claimer *claimer, const char *event, const struct err *err)
+{
+	static struct log_limit limit;
+
+	if (log_allow(&limit, 5000) >= 0)
+		log_error(err_is_temporary(err) ? LOG_WARNING : LOG_ERROR, event, err);
+	claimer->backing_off = true;
+	loop_set_timer(claimer->loop, &claimer->due_timer, PAUSE_MAX_MS * 1000);
+}
+
+static void on_claimed(void *ctx, PGresult *result, const struct err *err)
+{
+	struct claimer *claimer = ctx;
+	struct runner *runner = claimer->claiming_for;
+
+	claimer->looking = false;
+	claimer->claiming_for = NULL;
+	if (result == NULL) {
+		back_off(claimer, "claim_failed", err);
+	} else {
+		note_exhausted(claimer, result);
+		if (PQntuples(result) > 0)
+			claimer->pause_ms = 0;
+		if (runner->gone || runner->epoch != claimer->claiming_epoch)
+			release_jobs(claimer, result);
+		else
+			send_jobs(claimer, runner, result);
+	}
+	runners_prune(&claimer->runners, NULL);
+}
+
+static bool start_claim(struct claimer *claimer)
+{
+	struct runner *runner = choose_runner(claimer);
+
+	if (runner == NULL)
+		return false;
+	claimer->asked = runner_room(runner);
+	if (claimer->asked > claimer->options.batch)
+		claimer->asked = claimer->options.batch;
+	claimer->looking = true;
+	claimer->claiming_for = runner;
+	claimer->claiming_epoch = runner->epoch;
+	runner->served = ++claimer->claims;
+	send_claim(claimer->db, str_of(runner->worker), claimer->options.lane, claimer->parts,
+		claimer->parts_count, claimer->asked, claimer->found_by, on_claimed, claimer);
+	return true;
+}
+
+/* ---- when to look again */
+
+static void on_due(void *ctx)
+{
+	struct claimer *claimer = ctx;
+
+	claimer->backing_off = false;
+	wanted_everything(&claimer->wanted, false);
+}
+
+static void on_next_due(void *ctx, PGresult *result, const struct err *err)
+{
+	struct claimer *claimer = ctx;
+	int64_t wait_us;
+
+	claimer->looking = false;
+	if (result == NULL) {
+		claimer->next_due_unknown = true;
+		back_off(claimer, "next_due_failed", err);
+		return;
+	}
+	if (PQgetisnull(result, 0, 0)) {
+		loop_stop_timer(claimer->loop, &claimer->due_timer);
+		return;
+	}
+	wait_us = db_get_int8(result, 0, 0);
+	if (wait_us <= 0) {
+		/* due, and not to be had: another claimer has locked it, or it has just come */
+		claimer->pause_ms = claimer->pause_ms == 0 ? PAUSE_MIN_MS : claimer->pause_ms * 2;
+		if (claimer->pause_ms > PAUSE_MAX_MS)
+			claimer->pause_ms = PAUSE_MAX_MS;
+		wait_us = claimer->pause_ms * 1000;
+	}
+	loop_set_timer(claimer->loop, &claimer->due_timer, wait_us);
+}
+
+/* The highest version of a kind among the runners; -1: none of them has it. */
+static int64_t best_version(const struct claimer *claimer, struct str kind)
+{
+	int64_t best = -1;
+
+	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
+		int64_t index = runner_find_kind(r, kind);
+
+		if (r->state == RUNNER_READY && index >= 0 && r->kinds[index].version > best)
+			best = r->kinds[index].version;
+	}
+	return best;
+}
+
+static void ask_next_due(struct claimer *claimer)
+{
+	claimer->parts_count = 0;
+	for (size_t i = 0; i < claimer->wanted.count; i++) {
+		struct str kind = str_of(claimer->wanted.kinds[i].name);
+		int64_t version = best_version(claimer, kind);
+
+		if (version >= 0 && !claimer->wanted.kinds[i].may_be_due)
+			add_part(claimer, kind, 0, version);
+	}
+	claimer->next_due_unknown = false;
+	if (claimer->parts_count == 0)
+		return;
+	claimer->looking = true;
+	send_next_due(claimer->db, claimer->options.lane, claimer->parts,
+		claimer->parts_count, on_next_due, claimer);
+}
+
+void claimer_turn(struct claimer *claimer)
+{
+	if (claimer->looking || claimer->backing_off || claimer->draining ||
+		!db_is_up(claimer->db))
+		return;
+	if (!start_claim(claimer) && claimer->next_due_unknown)
+		ask_next_due(claimer);
+}
+
+/* ---- hints */
+
+void claimer_nudge(struct claimer *claimer, struct str kind)
+{
+	long wanted;
+
+	if (kind.s == NULL) {
+		wanted_everything(&claimer->wanted, false);
+		return;
+	}
+	wanted = wanted_find(&claimer->wanted, kind);
+	if (wanted >= 0) {
+		claimer->wanted.kinds[wanted].may_be_due = true;
+		claimer->wanted.kinds[wanted].was_nudged = true;
+	}
+}
+
+void claimer_hear_listener(struct claimer *claimer)
+{
+	claimer->listener_heard_us = clock_us();
+}
+
+/* Kinds that are owed and that no runner here can run. */
+static void on_kinds_owed(void *ctx, PGresult *result, const struct err *err)
+{
+	struct claimer *claimer = ctx;
+
+	if (result == NULL) {
+		log_error(LOG_WARNING, "kinds_owed_failed", err);
+		return;
+	}
+	for (int row = 0; row < PQntuples(result); row++) {
+		struct str kind = db_get_str(result, row, 0);
+
+		if (best_version(claimer, kind) < 0)
+			log_event(LOG_WARNING, "no_runner", LOG_STR("kind", kind),
+				LOG_TEXT("lane", claimer->options.lane));
+	}
+}
+
+static void on_tick(void *ctx)
+{
+	struct claimer *claimer = ctx;
+	int64_t now_us = clock_us();
+	bool heard = claimer->listener_heard_us != 0 &&
+		now_us - claimer->listener_heard_us < LISTENER_SILENT_US;
+
+	loop_set_timer(claimer->loop, &claimer->tick_timer, TICK_US);
+	members_register(claimer);
+	if (heard && now_us - claimer->looked_everywhere_us < SAFETY_US)
+		return;
+	wanted_everything(&claimer->wanted, false);
+	if (now_us - claimer->looked_everywhere_us < SAFETY_US)
+		return;
+	claimer->looked_everywhere_us = now_us;
+	if (db_is_up(claimer->db) && !claimer->draining)
+		send_kinds_owed(claimer->db, claimer->options.lane, on_kinds_owed, claimer);
+}
+
+/* ---- life */
+
+void claimer_init(struct claimer *claimer, const struct claimer_options *options)
+{
+	*claimer = (struct claimer){.options = *options};
+	claimer->due_timer = (struct loop_timer){.fn = on_due, .ctx = claimer};
+	claimer->tick_timer = (struct loop_timer){.fn = on_tick, .ctx = claimer};
+	members_init(claimer);
+}
+
+void claimer_start(struct claimer *claimer)
+{
+	loop_set_timer(claimer->loop, &claimer->tick_timer, TICK_US);
+}
+
+void claimer_release(struct claimer *claimer)
+{
+	if (claimer->loop != NULL) {
+		loop_stop_timer(claimer->loop, &claimer->due_timer);
+		loop_stop_timer(claimer->loop, &claimer->tick_timer);
+		loop_stop_timer(claimer->loop, &claimer->beat_timer);
+	}
+	runners_release(&claimer->runners);
+	wanted_release(&claimer->wanted);
+	free(claimer->parts);
+}
+
+void claimer_drain(struct claimer *claimer)
+{
+	claimer->draining = true;
+}

@@ -1,0 +1,78 @@
+/*
+ * The claimer: gives its runners jobs, as many as they have room for and no more, and keeps
+ * them registered.
+ *
+ * It looks for work when something says that there may be some: a nudge, the clock (the next
+ * due time, known from the last look), new room at a runner, and a tick. One claim runs at a
+ * time. A kind is looked for until a claim brings less than was asked; then next_due says
+ * when to look again.
+ */
+#ifndef CLAIM_CLAIMER_H
+#define CLAIM_CLAIMER_H
+
+#include "db.h"
+#include "link.h"
+#include "loop.h"
+#include "runners.h"
+#include "statements.h"
+#include "wanted.h"
+
+struct claimer_options {
+	const char *id; /* incarnation */
+	const char *lane;
+	int64_t lease_ms;
+	int64_t batch; /* most jobs a claim */
+};
+
+struct claimer {
+	struct claimer_options options;
+	struct loop *loop;
+	struct db *db;
+	struct link *jobs;
+	struct runners runners;
+	struct wanted wanted;
+
+	/* the claim or the look at next_due that is under way */
+	bool looking;
+	struct runner *claiming_for;
+	int64_t claiming_epoch;
+	const char *found_by;
+	struct claim_part *parts; /* what was asked */
+	size_t parts_count;
+	size_t parts_capacity;
+	int64_t asked; /* most jobs */
+
+	bool next_due_unknown; /* a kind was exhausted since next_due was asked */
+	uint64_t claims;       /* so far; see runner.served */
+	int64_t pause_ms;      /* jobs are due and locked by others: the last pause */
+	int64_t listener_heard_us;
+	int64_t looked_everywhere_us;
+	bool backing_off; /* after an error: nothing is looked for */
+	bool draining;
+
+	/* see members.h */
+	bool beating;          /* a beat statement is under way */
+	struct buf beats_sent; /* of struct beat_sent, for that statement */
+	bool cancels_wanted;
+	bool asking_cancels;
+
+	struct loop_timer due_timer; /* the next due time, or a pause */
+	struct loop_timer tick_timer;
+	struct loop_timer beat_timer; /* collects the beats of several runners */
+};
+
+void claimer_init(struct claimer *claimer, const struct claimer_options *options);
+void claimer_release(struct claimer *claimer);
+void claimer_start(struct claimer *claimer); /* the tick; loop, db and jobs are set */
+
+/* From the listener. */
+void claimer_nudge(struct claimer *claimer, struct str kind); /* absent: everything */
+void claimer_hear_listener(struct claimer *claimer);
+
+/* Once a turn: starts what can be started. */
+void claimer_turn(struct claimer *claimer);
+
+/* No new claims from now on. */
+void claimer_drain(struct claimer *claimer);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * What the claimer knows of each kind that its runners can run: whether looking for it may
+ * find something.
+ */
+#ifndef CLAIM_WANTED_H
+#define CLAIM_WANTED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "buf.h"
+
+struct wanted_kind {
+	char *name;
+	bool may_be_due; /* look for it at the next chance */
+	bool was_nudged; /* because somebody said so, and not because of the clock */
+};
+
+struct wanted {
+	struct wanted_kind *kinds;
+	size_t count;
+};
+
+/* Index of the kind, or -1. */
+long wanted_find(const struct wanted *wanted, struct str name);
+
+/* Index of the kind, which is added as possibly due when it is new. */
+size_t wanted_add(struct wanted *wanted, struct str name);
+
+void wanted_everything(struct wanted *wanted, bool nudged);
+void wanted_release(struct wanted *wanted);
+
+#endif
