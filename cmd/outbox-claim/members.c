@@ -227,7 +227,7 @@ static void record_beats(void *ctx)
 			.epoch = r->epoch,
 			.count = r->beat};
 
-		if (!r->beat_is_new || r->state != RUNNER_READY)
+		if (!r->beat_is_new || r->state != RUNNER_READY || r->gone)
 			continue;
 		r->beat_is_new = false;
 		workers[count++] = str_of(r->worker);
@@ -259,6 +259,7 @@ static void take_beat(struct claimer *claimer, struct runner *runner,
 		if (runner->state == RUNNER_READY)
 			send_bye(claimer->db, str_of(runner->worker), on_bye, NULL);
 		runner->gone = true;
+		runners_prune(&claimer->runners, claimer->claiming_for);
 		return;
 	}
 	runner->draining = beat->state == FRAME_BEAT_DRAINING;
