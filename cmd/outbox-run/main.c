@@ -290,7 +290,7 @@ static void stop(struct app *app)
 	handlers_release(&app->handlers);
 	loop_free(app->loop);
 	guard_stop(app->guard);
-	free(run_options.pass_env.items);
+	opt_list_release(&run_options.pass_env);
 }
 
 int main(int argc, char **argv)
