@@ -9,13 +9,15 @@
 --
 -- Locks: the row of the dedupe key, if one is given: a producer that finds the key in an
 -- uncommitted transaction waits for it. REPEATABLE READ callers may get 40001 there.
+--
+-- Only the entry points fix the search path; the functions below them run with it. A setting
+-- in each would cost a third of the time of an enqueue.
 
 -- json_is_deeper(document, levels): whether brackets nest deeper than `levels`, without a
 -- parser's stack. Strings go first, then every round removes the innermost pair, so the
 -- number of rounds is the depth. A document with few brackets is not looked at twice.
 create or replace function outbox.json_is_deeper(document text, levels integer)
 	returns boolean language plpgsql immutable parallel safe
-	set search_path = pg_catalog, pg_temp
 as $$
 declare
 	brackets text;
@@ -23,7 +25,7 @@ begin
 	if length(document) - length(translate(document, '[{', '')) <= levels then
 		return false;
 	end if;
-	brackets := regexp_replace(document, '"(\\.|[^"\\])*"', '', 'g');
+	brackets := regexp_replace(document, E'"(?:\\\\.|[^"\\\\])*"', '', 'g');
 	brackets := translate(regexp_replace(brackets, '[^][{}]', '', 'g'), '{}', '[]');
 	for i in 1 .. levels loop
 		brackets := replace(brackets, '[]', '');
@@ -36,7 +38,6 @@ end $$;
 -- refuse_key(name, value): raises when a short text is empty or longer than 512 bytes.
 create or replace function outbox.refuse_key(name text, value text)
 	returns void language plpgsql immutable parallel safe
-	set search_path = pg_catalog, pg_temp
 as $$
 begin
 	if value = '' then
@@ -56,7 +57,6 @@ create or replace function outbox.check_job(
 	delay interval, run_at timestamptz, priority integer, max_attempts integer,
 	metadata json, version integer)
 	returns timestamptz language plpgsql stable
-	set search_path = pg_catalog, pg_temp
 as $$
 declare
 	now timestamptz := outbox.now();
@@ -134,7 +134,6 @@ create or replace function outbox.job_has_ended(job_id bigint)
 create or replace function outbox.take_dedupe_key(
 	tenant_key text, key text, mode text, new_id bigint, kind text)
 	returns outbox.dedupe language plpgsql
-	set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -173,7 +172,6 @@ create or replace function outbox.kind_rules(
 	kind text, out lane text, out notify boolean, out pooled boolean,
 	out max_bytes integer, out max_depth integer, out has_schema boolean)
 	language plpgsql stable
-	set search_path = pg_catalog, pg_temp
 as $$
 begin
 	select k.lane, k.max_payload_bytes, k.max_payload_depth, k.payload_schema is not null
@@ -298,7 +296,7 @@ begin
 			result.existing_kind using errcode = '23505';
 	elsif result.status = 'invalid_payload' then
 		raise exception 'payload of kind "%" is invalid: % %', kind,
-			result.issues -> 0 ->> 'path', result.issues -> 0 ->> 'message'
+			coalesce(nullif(result.issues -> 0 ->> 'path', ''), 'it'), result.issues -> 0 ->> 'message'
 			using errcode = '22023', detail = result.issues::text;
 	end if;
 	return result.id;

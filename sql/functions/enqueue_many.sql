@@ -5,8 +5,9 @@
 --   -> ordinality, status, id, kind, existing_kind, issues
 --
 -- Every array has as many elements as payloads, or one element that holds for all of them,
--- or is null. A value past a limit raises 22023 naming the element, and nothing is enqueued.
--- Of two elements with the same dedupe key the first is created, the second exists.
+-- or is null. A value past a limit raises 22023, and text that is not JSON 22P02, naming the
+-- element, and nothing is enqueued. Of two elements with the same dedupe key the first is
+-- created and the second exists (or is a dedupe_conflict), in mode until_done as well.
 -- Locks: dedupe keys in the order of (tenant, key), so that two callers never deadlock.
 create or replace function outbox.enqueue_many(
 	kinds text[], payloads text[], dedupe_keys text[] default null,
@@ -28,6 +29,9 @@ declare
 	item record;
 	rules record;
 	held outbox.dedupe;
+	key_before text; -- of the loop over dedupe keys
+	tenant_before text;
+	documents json[] := array_fill(null::json, array[total]); -- the payloads
 	new_ids bigint[] := array_fill(null::bigint, array[total]);
 	due_ats timestamptz[] := array_fill(null::timestamptz, array[total]);
 	statuses text[] := array_fill('created'::text, array[total]);
@@ -39,6 +43,7 @@ begin
 		raise exception 'dedupe % must be "forever" or "until_done"', quote_nullable(dedupe)
 			using errcode = '22023';
 	end if;
+	payloads := payloads[:]; -- counted from 1
 	kinds := outbox.spread(kinds, total, 'kinds');
 	dedupe_keys := outbox.spread(dedupe_keys, total, 'dedupe_keys');
 	tenant_keys := outbox.spread(tenant_keys, total, 'tenant_keys');
@@ -62,8 +67,9 @@ begin
 				rules.max_depth, dedupe_keys[i], tenant_keys[i], subject_keys[i],
 				correlation_ids[i], traceparents[i], delays[i], run_ats[i], priorities[i],
 				max_attempts[i], metadatas[i]::json, versions[i]);
+			documents[i] := payloads[i]::json;
 			if rules.has_schema then
-				found_issues[i] := outbox.payload_issues(kinds[i], payloads[i]::json);
+				found_issues[i] := outbox.payload_issues(kinds[i], documents[i]);
 				if found_issues[i] is not null then
 					statuses[i] := 'invalid_payload';
 					continue;
@@ -76,13 +82,23 @@ begin
 	end;
 
 	for item in
-		select k.n::integer as n from unnest(tenant_keys, dedupe_keys) with ordinality k (tenant, key, n)
+		select k.n::integer as n, coalesce(k.tenant, '') as tenant, k.key
+		from unnest(tenant_keys, dedupe_keys) with ordinality k (tenant, key, n)
 		where k.key is not null and statuses[k.n::integer] = 'created'
 		order by coalesce(k.tenant, ''), k.key, k.n
 	loop
-		held := outbox.take_dedupe_key(tenant_keys[item.n], dedupe_keys[item.n], dedupe,
-			new_ids[item.n], kinds[item.n]);
-		if held.job_id is not null then
+		-- of the same key again the holder is known, though its job may not be in job yet
+		if item.key is distinct from key_before or item.tenant <> tenant_before then
+			key_before := item.key;
+			tenant_before := item.tenant;
+			held := outbox.take_dedupe_key(item.tenant, item.key, dedupe, new_ids[item.n],
+				kinds[item.n]);
+			if held.job_id is null then
+				held.job_id := new_ids[item.n];
+				held.kind := kinds[item.n];
+			end if;
+		end if;
+		if held.job_id <> new_ids[item.n] then
 			new_ids[item.n] := null;
 			found_ids[item.n] := held.job_id;
 			if held.kind <> kinds[item.n] then
@@ -97,9 +113,9 @@ begin
 	insert into outbox.job (id, created_at, run_at, priority, max_attempts, version, kind,
 		tenant_key, subject_key, correlation_id, traceparent, dedupe_key, payload, metadata)
 	select e.id, outbox.now(), e.due, e.priority, e.attempts, e.version, e.kind, e.tenant,
-		e.subject, e.correlation, e.trace, e.key, e.payload::json, e.metadata::json
+		e.subject, e.correlation, e.trace, e.key, e.payload, e.metadata::json
 	from unnest(new_ids, due_ats, priorities, max_attempts, versions, kinds, tenant_keys,
-		subject_keys, correlation_ids, traceparents, dedupe_keys, payloads, metadatas)
+		subject_keys, correlation_ids, traceparents, dedupe_keys, documents, metadatas)
 		e (id, due, priority, attempts, version, kind, tenant, subject, correlation, trace,
 		key, payload, metadata)
 	where e.id is not null;
@@ -120,23 +136,18 @@ begin
 		order by e.n;
 end $$;
 
--- spread(array, total, name): an array of `total` elements from one of one element or of
--- none; raises 22023 for any other length.
+-- spread(array, total, name): an array of `total` elements, counted from 1, from one of one
+-- element or of none; raises 22023 for any other length.
 create or replace function outbox.spread(items anyarray, total integer, name text)
 	returns anyarray language plpgsql immutable parallel safe
 	set search_path = pg_catalog, pg_temp
 as $$
-declare
-	spread items%type;
 begin
-	case coalesce(cardinality(items), 0)
-		when total then return items;
-		when 1 then return array_fill(items[array_lower(items, 1)], array[total]);
-		when 0 then
-			spread[total] := null;
-			return spread;
-		else
-			raise exception '% has % elements, not 1 or % as payloads', name,
-				cardinality(items), total using errcode = '22023';
-	end case;
+	if cardinality(items) = total then
+		return items[:];
+	elsif cardinality(items) > 1 then
+		raise exception '% has % elements, not 1 or % as payloads', name,
+			cardinality(items), total using errcode = '22023';
+	end if;
+	return array_fill(items[array_lower(items, 1)], array[total]);
 end $$;

@@ -6,7 +6,6 @@
 -- transaction pooler and cannot hold the sleep lock.
 create or replace function outbox.nudge(kind text, lane text, notify boolean, pooled boolean)
 	returns void language plpgsql
-	set search_path = pg_catalog, pg_temp
 as $$
 begin
 	if notify then
