@@ -27,7 +27,8 @@ PROGRAMS := $(SINGLE_PROGRAMS) $(FOLDER_PROGRAMS)
 # Besides the cmocka tests: what the other suites need that is written in C.
 UNIT_TESTS := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 TEST_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/*.c tests/fault/*.c tests/bench/*.c))
-SQL := $(sort $(wildcard sql/migrations/*.sql)) $(sort $(wildcard sql/functions/*.sql))
+SQL := $(sort $(wildcard sql/migrations/*.sql)) $(sort $(wildcard sql/functions/*.sql)) \
+	sql/roles.sql
 MANUALS := $(wildcard cmd/*.[157] cmd/*/*.[157])
 
 # ---- flags

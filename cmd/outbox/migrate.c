@@ -5,12 +5,12 @@
  * timeout and retries, so that it never queues behind a long transaction with a strong
  * lock. Functions: all of them, in one transaction, when any has changed. The table
  * outbox.migration records the checksum of every file; a migration that was changed after
- * it was applied is refused.
+ * it was applied is refused. Roles: when asked for, and from then on every time, because new
+ * functions and tables need their grants.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "buf.h"
 #include "clock.h"
@@ -21,6 +21,7 @@
 #include "version.h"
 
 static bool print_only;
+static bool with_roles;
 static int64_t lock_timeout_ms;
 static int64_t wait_ms;
 
@@ -31,6 +32,14 @@ static const struct opt opts[] = {
 		.value = &print_only,
 		.environment = "",
 		.help = "write the whole schema as plain SQL to stdout and connect to nothing",
+	},
+	{
+		.name = "roles",
+		.type = OPT_FLAG,
+		.value = &with_roles,
+		.environment = "",
+		.help = "create the roles outbox_producer, _worker, _operator and _viewer, and "
+				"take everything from PUBLIC",
 	},
 	{
 		.name = "lock-timeout",
@@ -83,20 +92,6 @@ static const char record_version[] =
 	" values (%d, substr(md5(gen_random_uuid()::text), 1, 8))"
 	" on conflict (one) do update set schema_version = excluded.schema_version;\n";
 
-static int execute(PGconn *conn, const char *sql, struct err *err)
-{
-	PGresult *result = PQexec(conn, sql);
-	ExecStatusType status = PQresultStatus(result);
-	int rc = 0;
-
-	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-		db_error(err, conn, result);
-		rc = -1;
-	}
-	PQclear(result);
-	return rc;
-}
-
 /* A function file's name may be that of a migration: the record keeps them apart. */
 static void record_name(const struct migration *migration, char *name, size_t size)
 {
@@ -132,7 +127,7 @@ static int apply(PGconn *conn, const struct migration *migration, struct err *er
 	const char *values[] = {name, migration->checksum};
 
 	record_name(migration, name, sizeof(name));
-	if (execute(conn, migration->sql, err) < 0)
+	if (command_execute(conn, migration->sql, err) < 0)
 		return err_prefix(err, "\"%s\"", name);
 	PGresult *result = command_query(conn, record, 2, values, err);
 	if (result == NULL)
@@ -182,14 +177,36 @@ static int apply_functions(PGconn *conn, const struct migration *unused, struct 
 	if (changed)
 		printf("replaced the functions (%d files changed)\n", changed);
 	snprintf(version, sizeof(version), record_version, OUTBOX_SCHEMA_MAX);
-	return execute(conn, version, err);
+	return command_execute(conn, version, err);
 }
 
-static void pause_ms(int64_t ms)
+/* Whether the roles have their grants in this database. */
+static int find_roles(PGconn *conn, bool *found, struct err *err)
 {
-	struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+	PGresult *result = command_query(conn,
+		"select coalesce(has_schema_privilege(to_regrole('outbox_producer'), 'outbox', "
+		"'usage'), false)",
+		0, NULL, err);
 
-	nanosleep(&time, NULL);
+	if (result == NULL)
+		return -1;
+	*found = PQgetvalue(result, 0, 0)[0] == 't';
+	PQclear(result);
+	return 0;
+}
+
+static int apply_roles(PGconn *conn, const struct migration *roles, struct err *err)
+{
+	bool found = false;
+
+	if (!with_roles && find_roles(conn, &found, err) < 0)
+		return -1;
+	if (!with_roles && !found)
+		return 0;
+	if (command_execute(conn, roles->sql, err) < 0)
+		return err_prefix(err, "roles");
+	printf("granted the roles their rights\n");
+	return 0;
 }
 
 /* One step in a transaction of its own, tried again while a lock is not to be had. */
@@ -203,15 +220,15 @@ static int run_step(PGconn *conn,
 	snprintf(start, sizeof(start), begin, (long long)lock_timeout_ms);
 	for (int64_t delay_ms = 200;; delay_ms = delay_ms < 5000 ? delay_ms * 2 : 5000) {
 		*err = ERR_INIT;
-		if (execute(conn, start, err) == 0 && step(conn, migration, err) == 0 &&
-			execute(conn, "commit", err) == 0)
+		if (command_execute(conn, start, err) == 0 && step(conn, migration, err) == 0 &&
+			command_execute(conn, "commit", err) == 0)
 			return 0;
 		struct err ignored = ERR_INIT;
-		execute(conn, "rollback", &ignored);
+		command_execute(conn, "rollback", &ignored);
 		if (err->class != ERR_TEMP || clock_ms() + delay_ms > give_up_ms)
 			return -1;
 		fprintf(stderr, "outbox migrate: %s; trying again\n", err->text);
-		pause_ms(delay_ms);
+		command_pause_ms(delay_ms);
 	}
 }
 
@@ -249,17 +266,26 @@ static int prepare(PGconn *conn, const struct migration *unused, struct err *err
 			"the schema has version %ld, this program (%s) makes version %d: "
 			"use a newer program",
 			version, OUTBOX_VERSION, OUTBOX_SCHEMA_MAX);
-	return execute(conn, bookkeeping, err);
+	return command_execute(conn, bookkeeping, err);
+}
+
+static int run_steps(PGconn *conn, enum migration_kind kind,
+	int (*step)(PGconn *conn, const struct migration *migration, struct err *err),
+	struct err *err)
+{
+	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++)
+		if (m->kind == kind && run_step(conn, step, m, err) < 0)
+			return -1;
+	return 0;
 }
 
 static int migrate(PGconn *conn, struct err *err)
 {
-	if (run_step(conn, prepare, NULL, err) < 0)
+	if (run_step(conn, prepare, NULL, err) < 0 ||
+		run_steps(conn, MIGRATION_TABLES, apply_tables, err) < 0 ||
+		run_step(conn, apply_functions, NULL, err) < 0)
 		return -1;
-	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++)
-		if (m->kind == MIGRATION_TABLES && run_step(conn, apply_tables, m, err) < 0)
-			return -1;
-	return run_step(conn, apply_functions, NULL, err);
+	return run_steps(conn, MIGRATION_ROLES, apply_roles, err);
 }
 
 static void print_schema(void)
@@ -270,6 +296,11 @@ static void print_schema(void)
 	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++) {
 		char name[256];
 
+		if (m->kind == MIGRATION_ROLES) {
+			if (with_roles)
+				printf("\n%s", m->sql);
+			continue;
+		}
 		record_name(m, name, sizeof(name));
 		printf("\n-- %s\n%s", name, m->sql);
 		printf("insert into outbox.migration (name, checksum) values ('%s', '%s');\n",
