@@ -16,7 +16,7 @@
 
 #include "err.h"
 
-struct child_limits { /* 0: not limited */
+struct child_limits {     /* 0: not limited */
 	int64_t memory_bytes; /* RLIMIT_AS */
 	int64_t cpu_s;        /* RLIMIT_CPU */
 	int64_t files;        /* RLIMIT_NOFILE */
@@ -24,15 +24,15 @@ struct child_limits { /* 0: not limited */
 };
 
 struct child_spec {
-	const char *path;        /* absolute */
-	char *const *argv;       /* NULL-terminated */
-	char *const *envp;       /* NULL-terminated */
-	const char *directory;   /* working directory, or NULL: unchanged */
+	const char *path;      /* absolute */
+	char *const *argv;     /* NULL-terminated */
+	char *const *envp;     /* NULL-terminated */
+	const char *directory; /* working directory, or NULL: unchanged */
 	struct child_limits limits;
 	bool set_user;
 	uid_t uid;
 	gid_t gid;
-	bool result_pipe;        /* make descriptor 3 */
+	bool result_pipe; /* make descriptor 3 */
 };
 
 struct child {
@@ -69,7 +69,8 @@ void child_reap(struct child *child);
  */
 struct guard;
 struct guard *guard_start(size_t slots, struct err *err);
-void guard_note(struct guard *guard, size_t slot, pid_t group); /* 0: none; slot < slots */
+void guard_note(struct guard *guard, size_t slot,
+	pid_t group);                     /* 0: none; slot < slots */
 void guard_stop(struct guard *guard); /* orderly end: the guard exits without killing */
 
 #endif

@@ -28,9 +28,10 @@ struct handler { /* one kind; strings are owned */
 	char **envp; /* NULL-terminated "NAME=value" beside what every handler gets */
 	char *lane;
 	int64_t version;
-	int64_t timeout_ms;  /* of one attempt: then TERM to the group … */
-	int64_t grace_ms;    /* … and after this KILL */
-	int64_t concurrency; /* most attempts at once in one runner; 0: as many as it has slots */
+	int64_t timeout_ms; /* of one attempt: then TERM to the group … */
+	int64_t grace_ms;   /* … and after this KILL */
+	int64_t
+		concurrency; /* most attempts at once in one runner; 0: as many as it has slots */
 	struct child_limits limits;
 	bool set_user;
 	uid_t uid;

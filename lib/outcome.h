@@ -23,11 +23,12 @@ enum outcome {
 };
 
 const char *outcome_name(enum outcome outcome); /* "ok", "retry", … as in frames */
-int outcome_parse(struct str name, enum outcome *outcome); /* the four a handler may say, -1 else */
+int outcome_parse(struct str name,
+	enum outcome *outcome); /* the four a handler may say, -1 else */
 
 #define OUTCOME_MAX_DOCUMENT ((size_t)1 << 20) /* bytes on descriptor 3 */
-#define OUTCOME_MAX_DEPTH 510                  /* a follow-up's payload may have 500 levels */
-#define OUTCOME_MAX_CODE 64                    /* code: ^[a-z0-9][a-z0-9_.-]{0,63}$ */
+#define OUTCOME_MAX_DEPTH 510 /* a follow-up's payload may have 500 levels */
+#define OUTCOME_MAX_CODE 64   /* code: ^[a-z0-9][a-z0-9_.-]{0,63}$ */
 #define OUTCOME_MAX_AFTER_MS (INT64_C(3650) * 24 * 3600 * 1000)
 
 struct outcome_document { /* owned strings; release it */
@@ -49,8 +50,8 @@ void outcome_document_release(struct outcome_document *document);
  * anything malformed, is ERR_DATA saying what. commit and enqueue go with "ok" only and are
  * kept byte for byte. On an error the document is empty.
  */
-int outcome_document_parse(const char *text, size_t count, struct outcome_document *document,
-	struct err *err);
+int outcome_document_parse(const char *text, size_t count,
+	struct outcome_document *document, struct err *err);
 
 /* The built-in table: 0 ok; 64, 65, 76, 77, 78, 100 fail; all else retry. The code is
  * "exit_N" or "signal_N" (empty for ok); code needs 16 bytes. signal_number 0: exited. */

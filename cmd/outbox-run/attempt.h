@@ -49,9 +49,10 @@ struct attempt {
 	struct child child;
 	struct buf in; /* what of the document is not written yet */
 	struct capture out, error, result;
-	struct loop_timer timer; /* the deadline, then the grace; after the exit the last second */
+	struct loop_timer
+		timer; /* the deadline, then the grace; after the exit the last second */
 	enum attempt_stop stop;
-	char *cancel_reason; /* or NULL */
+	char *cancel_reason;   /* or NULL */
 	int64_t started_us;    /* monotonic */
 	int64_t started_at_us; /* database clock */
 	int64_t duration_us;

@@ -19,7 +19,7 @@
 struct claimer {
 	struct loop *loop;
 	struct runner *runner;
-	const char *id;   /* our incarnation */
+	const char *id; /* our incarnation */
 	const char *lane;
 	struct link *link;
 	int64_t epoch;    /* of the newest greeting; 0: none yet */

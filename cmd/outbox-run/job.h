@@ -18,8 +18,8 @@ struct job {
 	int64_t attempt;
 	int64_t claim_id;
 	int64_t claim_index;
-	int64_t arrived_us; /* monotonic */
-	size_t kind;        /* index into the runner's kinds */
+	int64_t arrived_us;     /* monotonic */
+	size_t kind;            /* index into the runner's kinds */
 	struct frame_job frame; /* views into bytes; void once the job has ended */
 	char *bytes;
 	struct buf result; /* the encoded result frame, once it has ended */

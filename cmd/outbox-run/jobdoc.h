@@ -9,7 +9,8 @@
 #include "handlers.h"
 #include "opt.h"
 
-#define JOBDOC_MAX_BYTES ((size_t)128 << 20) /* a frame whose every byte needs an escape */
+#define JOBDOC_MAX_BYTES \
+	((size_t)128 << 20) /* a frame whose every byte needs an escape */
 
 /*
  * Appends the document and a newline. Payload and metadata stand in it byte for byte. Ids

@@ -39,7 +39,8 @@ void lease_begin(struct lease *lease, int64_t sent_us);
 void lease_give_up(struct lease *lease);
 
 bool lease_is_valid(const struct lease *lease, int64_t now_us);
-int64_t lease_end_us(const struct lease *lease); /* when it is given up; 0: there is none */
+int64_t lease_end_us(
+	const struct lease *lease); /* when it is given up; 0: there is none */
 
 void lease_set_clock(struct lease *lease, int64_t db_now_us, int64_t now_us);
 int64_t lease_db_now_us(const struct lease *lease, int64_t now_us); /* 0: not known yet */

@@ -12,10 +12,10 @@
 /* For a job that was not started: it is handed back, or cancelled. */
 struct report_unstarted {
 	enum outcome outcome;
-	const char *code;   /* NULL: none */
-	struct str error;   /* or absent */
-	struct str reason;  /* of a cancel */
-	int64_t after_ms;   /* -1: as the database sees fit */
+	const char *code;  /* NULL: none */
+	struct str error;  /* or absent */
+	struct str reason; /* of a cancel */
+	int64_t after_ms;  /* -1: as the database sees fit */
 };
 
 /* Both encode the frame into job->result. */

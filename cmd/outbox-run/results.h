@@ -19,7 +19,8 @@
 
 #define RESULTS_LINGER_MS 10
 #define RESULTS_MAX_BYTES ((size_t)16 << 20) /* unsettled, then no more jobs are taken */
-#define RESULTS_MAX_BACKLOG ((size_t)1 << 20) /* bytes that the reader of stdout is behind */
+#define RESULTS_MAX_BACKLOG \
+	((size_t)1 << 20) /* bytes that the reader of stdout is behind */
 
 struct results {
 	struct loop *loop;
@@ -29,11 +30,12 @@ struct results {
 	struct job_list sent; /* not acknowledged yet */
 	size_t bytes;         /* of both */
 	size_t max_unsettled;
-	bool greeted;         /* a settler is there */
-	bool due;             /* the linger is over */
-	bool blocked;         /* the link took nothing: wait for the timer */
+	bool greeted; /* a settler is there */
+	bool due;     /* the linger is over */
+	bool blocked; /* the link took nothing: wait for the timer */
 	struct loop_timer timer;
-	void (*on_broken)(void *ctx, const struct err *err); /* nobody reads stdout any more */
+	void (
+		*on_broken)(void *ctx, const struct err *err); /* nobody reads stdout any more */
 	void *ctx;
 };
 

@@ -25,7 +25,8 @@ struct runner_options {
 	int64_t grace_ms; /* for handlers when the runner drains */
 	bool by_credit;   /* jobs come for credit: hand back those that wait too long */
 	const struct opt_list *pass_env;
-	struct attempt_options attempts; /* loop, guard and limits; the rest is the runner's */
+	struct attempt_options
+		attempts; /* loop, guard and limits; the rest is the runner's */
 };
 
 struct runner_kind { /* one a handler, in the same order */
@@ -40,7 +41,7 @@ struct runner {
 	struct runner_kind *kinds;
 	struct results *results;
 	struct jobs *jobs;
-	struct job_list queue; /* not started yet, oldest first */
+	struct job_list queue;  /* not started yet, oldest first */
 	struct attempt **slots; /* options.slots entries; NULL: free */
 	size_t running;
 	char *worker; /* the id that jobs were claimed for */
@@ -50,7 +51,7 @@ struct runner {
 	struct loop_timer grace_timer; /* handlers are told to stop */
 	struct loop_timer pause_timer; /* the host was short of something: try again */
 	int64_t pause_ms;              /* the last pause; 0: all is well */
-	int64_t average_us;            /* moving average of an attempt's duration; 0: unknown */
+	int64_t average_us; /* moving average of an attempt's duration; 0: unknown */
 	bool draining;
 };
 
