@@ -17,17 +17,21 @@
 
 /* ---- what to ask for */
 
-static void add_part(struct claimer *claimer, struct str kind, int64_t limit,
-	int64_t version)
+/* The name of a wanted kind outlives every runner. */
+static void add_part(struct claimer *claimer, const struct wanted_kind *kind,
+	int64_t limit, int64_t version)
 {
 	if (claimer->parts_count == claimer->parts_capacity) {
 		claimer->parts_capacity = claimer->parts_capacity * 2 + 8;
 		claimer->parts = mem_realloc(claimer->parts, claimer->parts_capacity,
 			sizeof(*claimer->parts));
 	}
-	claimer->parts[claimer->parts_count++] = (struct claim_part){.kind = kind,
+	claimer->parts[claimer->parts_count++] = (struct claim_part){
+		.kind = str_of(kind->name),
 		.limit = limit,
-		.version = version};
+		.version = version,
+		.round = kind->round,
+	};
 }
 
 /* What this runner has room for among the kinds that may be due, as the claim's parts. */
@@ -36,23 +40,28 @@ static void choose_parts(struct claimer *claimer, const struct runner *runner)
 	claimer->parts_count = 0;
 	claimer->found_by = "poll";
 	for (size_t i = 0; i < runner->kinds_count; i++) {
-		long wanted = wanted_find(&claimer->wanted, str_of(runner->kinds[i].name));
+		const struct runner_kind *kind = &runner->kinds[i];
+		long index = wanted_find(&claimer->wanted, str_of(kind->name));
 		int64_t room = runner_kind_room(runner, i);
 
-		if (wanted < 0 || room == 0 || !claimer->wanted.kinds[wanted].may_be_due)
+		if (index < 0 || room == 0)
 			continue;
-		if (claimer->wanted.kinds[wanted].was_nudged)
+		const struct wanted_kind *wanted = &claimer->wanted.kinds[index];
+		if (!wanted->may_be_due || kind->passed == wanted->round)
+			continue;
+		if (wanted->was_nudged)
 			claimer->found_by = "nudge";
-		/* the name of `wanted` outlives the runner */
-		add_part(claimer, str_of(claimer->wanted.kinds[wanted].name), room,
-			runner->kinds[i].version);
+		add_part(claimer, wanted, room, kind->version);
 	}
 }
 
-static bool may_be_given(const struct runner *runner)
+/* A runner that has been silent for two beats may be stopped or cut off. */
+static bool may_be_given(const struct claimer *claimer, const struct runner *runner)
 {
+	int64_t silent_us = loop_now_us(claimer->loop) - runner->heard_us;
+
 	return runner->state == RUNNER_READY && !runner->gone && !runner->draining &&
-		runner_room(runner) > 0;
+		runner_room(runner) > 0 && silent_us < claimer->options.lease_ms * 1000 * 2 / 3;
 }
 
 /* The runner with the most room that can run something which may be due; among equals the
@@ -62,7 +71,7 @@ static struct runner *choose_runner(struct claimer *claimer)
 	struct runner *best = NULL;
 
 	for (struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
-		if (!may_be_given(r))
+		if (!may_be_given(claimer, r))
 			continue;
 		if (best != NULL &&
 			(runner_room(r) < runner_room(best) ||
@@ -119,6 +128,23 @@ static int send_message(struct claimer *claimer, struct runner *runner,
 	return 0;
 }
 
+static void on_refused(void *ctx, PGresult *result, const struct err *err)
+{
+	(void)ctx;
+	if (result == NULL)
+		log_error(LOG_ERROR, "refusal_failed", err);
+}
+
+/* Enqueue lets no such job in; somebody has written to the table. */
+static void refuse_job(struct claimer *claimer, struct runner *runner,
+	const struct frame_job *job)
+{
+	log_event(LOG_ERROR, "job_too_large", LOG_INT("job", job->job_id),
+		LOG_STR("kind", job->kind), LOG_INT("bytes", job->payload.n));
+	send_refusal(claimer->db, job, runner->worker, "too_large",
+		"the job does not fit into a frame of 16 MiB", on_refused, NULL);
+}
+
 /*
  * A message is sent whole or not at all. When a later one of several cannot be sent, the
  * runner has the first part: a new greeting finds out, and the rest is given back.
@@ -136,9 +162,13 @@ static void send_jobs(struct claimer *claimer, struct runner *runner,
 		int64_t kind = runner_find_kind(runner, job.kind);
 
 		job.epoch = runner->epoch;
-		job.seq = runner_note_sent(runner, kind < 0 ? 0 : (size_t)kind);
-		failed = frame_put_job(&frames, &job);
-		if (!failed && frames.len >= MESSAGE_BYTES) {
+		job.seq = runner->sent_seq + 1;
+		if (frame_put_job(&frames, &job) < 0) {
+			refuse_job(claimer, runner, &job);
+			continue;
+		}
+		runner_note_sent(runner, kind < 0 ? 0 : (size_t)kind);
+		if (frames.len >= MESSAGE_BYTES) {
 			failed = send_message(claimer, runner, &frames);
 			any_sent = any_sent || !failed;
 		}
@@ -154,8 +184,27 @@ static void send_jobs(struct claimer *claimer, struct runner *runner,
 	}
 }
 
-/* A claim that brought less than asked has exhausted the kinds that were below their limit. */
-static void note_exhausted(struct claimer *claimer, const PGresult *result)
+/* The highest version of a kind among the runners; -1: none of them has it. */
+static int64_t best_version(const struct claimer *claimer, struct str kind)
+{
+	int64_t best = -1;
+
+	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
+		int64_t index = runner_find_kind(r, kind);
+
+		if (r->state == RUNNER_READY && index >= 0 && r->kinds[index].version > best)
+			best = r->kinds[index].version;
+	}
+	return best;
+}
+
+/*
+ * A claim that brought less than asked has exhausted the kinds that were below their limit:
+ * for this runner's version, and if no runner has a higher one, for all. A reason to look
+ * again that came meanwhile counts.
+ */
+static void note_exhausted(struct claimer *claimer, struct runner *runner,
+	const PGresult *result)
 {
 	int rows = PQntuples(result);
 
@@ -163,15 +212,21 @@ static void note_exhausted(struct claimer *claimer, const PGresult *result)
 		return;
 	for (size_t i = 0; i < claimer->parts_count; i++) {
 		const struct claim_part *part = &claimer->parts[i];
+		struct wanted_kind *wanted =
+			&claimer->wanted.kinds[wanted_find(&claimer->wanted, part->kind)];
+		int64_t kind = runner_find_kind(runner, part->kind);
 		int64_t got = 0;
 
 		for (int row = 0; row < rows; row++)
 			got += str_equal(db_get_str(result, row, 6), part->kind);
-		long wanted = wanted_find(&claimer->wanted, part->kind);
-		if (got >= part->limit || wanted < 0)
+		if (got >= part->limit || wanted->round != part->round)
 			continue;
-		claimer->wanted.kinds[wanted].may_be_due = false;
-		claimer->wanted.kinds[wanted].was_nudged = false;
+		if (kind >= 0)
+			runner->kinds[kind].passed = part->round;
+		if (part->version < best_version(claimer, part->kind))
+			continue;
+		wanted->may_be_due = false;
+		wanted->was_nudged = false;
 		claimer->next_due_unknown = true;
 	}
 }
@@ -196,8 +251,11 @@ static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 	claimer->claiming_for = NULL;
 	if (result == NULL) {
 		back_off(claimer, "claim_failed", err);
+		/* it may have been committed: the runner's new hello tells what never arrived */
+		if (err->class == ERR_UNAVAILABLE && !runner->gone)
+			members_greet(claimer, &runner->address);
 	} else {
-		note_exhausted(claimer, result);
+		note_exhausted(claimer, runner, result);
 		if (PQntuples(result) > 0)
 			claimer->pause_ms = 0;
 		if (runner->gone || runner->epoch != claimer->claiming_epoch)
@@ -205,7 +263,6 @@ static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 		else
 			send_jobs(claimer, runner, result);
 	}
-	runners_prune(&claimer->runners, NULL);
 }
 
 static bool start_claim(struct claimer *claimer)
@@ -233,7 +290,7 @@ static void on_due(void *ctx)
 	struct claimer *claimer = ctx;
 
 	claimer->backing_off = false;
-	wanted_everything(&claimer->wanted, false);
+	wanted_mark_all(&claimer->wanted);
 }
 
 static void on_next_due(void *ctx, PGresult *result, const struct err *err)
@@ -262,28 +319,14 @@ static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 	loop_set_timer(claimer->loop, &claimer->due_timer, wait_us);
 }
 
-/* The highest version of a kind among the runners; -1: none of them has it. */
-static int64_t best_version(const struct claimer *claimer, struct str kind)
-{
-	int64_t best = -1;
-
-	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
-		int64_t index = runner_find_kind(r, kind);
-
-		if (r->state == RUNNER_READY && index >= 0 && r->kinds[index].version > best)
-			best = r->kinds[index].version;
-	}
-	return best;
-}
-
 static void ask_next_due(struct claimer *claimer)
 {
 	claimer->parts_count = 0;
 	for (size_t i = 0; i < claimer->wanted.count; i++) {
-		struct str kind = str_of(claimer->wanted.kinds[i].name);
-		int64_t version = best_version(claimer, kind);
+		const struct wanted_kind *kind = &claimer->wanted.kinds[i];
+		int64_t version = best_version(claimer, str_of(kind->name));
 
-		if (version >= 0 && !claimer->wanted.kinds[i].may_be_due)
+		if (version >= 0 && !kind->may_be_due)
 			add_part(claimer, kind, 0, version);
 	}
 	claimer->next_due_unknown = false;
@@ -296,6 +339,7 @@ static void ask_next_due(struct claimer *claimer)
 
 void claimer_turn(struct claimer *claimer)
 {
+	runners_prune(&claimer->runners, claimer->claiming_for);
 	if (claimer->looking || claimer->backing_off || claimer->draining ||
 		!db_is_up(claimer->db))
 		return;
@@ -310,12 +354,12 @@ void claimer_nudge(struct claimer *claimer, struct str kind)
 	long wanted;
 
 	if (kind.s == NULL) {
-		wanted_everything(&claimer->wanted, false);
+		wanted_mark_all(&claimer->wanted);
 		return;
 	}
 	wanted = wanted_find(&claimer->wanted, kind);
 	if (wanted >= 0) {
-		claimer->wanted.kinds[wanted].may_be_due = true;
+		wanted_mark(&claimer->wanted.kinds[wanted]);
 		claimer->wanted.kinds[wanted].was_nudged = true;
 	}
 }
@@ -325,22 +369,17 @@ void claimer_hear_listener(struct claimer *claimer)
 	claimer->listener_heard_us = clock_us();
 }
 
-/* Kinds that are owed and that no runner here can run. */
-static void on_kinds_owed(void *ctx, PGresult *result, const struct err *err)
+static void on_kinds_without_runner(void *ctx, PGresult *result, const struct err *err)
 {
 	struct claimer *claimer = ctx;
 
 	if (result == NULL) {
-		log_error(LOG_WARNING, "kinds_owed_failed", err);
+		log_error(LOG_WARNING, "kinds_without_runner_failed", err);
 		return;
 	}
-	for (int row = 0; row < PQntuples(result); row++) {
-		struct str kind = db_get_str(result, row, 0);
-
-		if (best_version(claimer, kind) < 0)
-			log_event(LOG_WARNING, "no_runner", LOG_STR("kind", kind),
-				LOG_TEXT("lane", claimer->options.lane));
-	}
+	for (int row = 0; row < PQntuples(result); row++)
+		log_event(LOG_WARNING, "no_runner", LOG_STR("kind", db_get_str(result, row, 0)),
+			LOG_TEXT("lane", claimer->options.lane));
 }
 
 static void on_tick(void *ctx)
@@ -354,12 +393,13 @@ static void on_tick(void *ctx)
 	members_register(claimer);
 	if (heard && now_us - claimer->looked_everywhere_us < SAFETY_US)
 		return;
-	wanted_everything(&claimer->wanted, false);
+	wanted_mark_all(&claimer->wanted);
 	if (now_us - claimer->looked_everywhere_us < SAFETY_US)
 		return;
 	claimer->looked_everywhere_us = now_us;
 	if (db_is_up(claimer->db) && !claimer->draining)
-		send_kinds_owed(claimer->db, claimer->options.lane, on_kinds_owed, claimer);
+		send_kinds_without_runner(claimer->db, claimer->options.lane,
+			on_kinds_without_runner, claimer);
 }
 
 /* ---- life */

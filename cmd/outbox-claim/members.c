@@ -61,6 +61,24 @@ static void send_beat(struct claimer *claimer, struct runner *runner, int64_t co
 	buf_release(&frames);
 }
 
+/* Beats of several runners are recorded together: the first waits a little for others. */
+static void record_beats_soon(struct claimer *claimer)
+{
+	int64_t wait_ms = claimer->options.lease_ms / 20;
+
+	if (claimer->beat_timer.at_us == 0)
+		loop_set_timer(claimer->loop, &claimer->beat_timer,
+			(wait_ms < 500 ? wait_ms : 500) * 1000);
+}
+
+static bool any_beat_is_new(const struct claimer *claimer)
+{
+	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next)
+		if (r->beat_is_new && r->state == RUNNER_READY && !r->gone)
+			return true;
+	return false;
+}
+
 /* ---- registering */
 
 /* A hello that is being registered; the runner may be greeted anew meanwhile. */
@@ -76,7 +94,7 @@ static void want_kinds(struct claimer *claimer, const struct runner *runner)
 		size_t wanted = wanted_add(&claimer->wanted, str_of(runner->kinds[i].name));
 
 		/* waiting jobs may have been passed over for want of a runner or a version */
-		claimer->wanted.kinds[wanted].may_be_due = true;
+		wanted_mark(&claimer->wanted.kinds[wanted]);
 	}
 }
 
@@ -148,6 +166,8 @@ void members_register(struct claimer *claimer)
 {
 	if (!db_is_up(claimer->db))
 		return;
+	if (any_beat_is_new(claimer)) /* since the database went away */
+		record_beats_soon(claimer);
 	for (struct runner *r = claimer->runners.first; r != NULL; r = r->next)
 		if (r->state == RUNNER_ANSWERED && !r->registering && !r->gone)
 			register_runner(claimer, r);
@@ -209,6 +229,8 @@ static void on_beaten(void *ctx, PGresult *result, const struct err *err)
 	else
 		answer_beats(claimer, result);
 	buf_clear(&claimer->beats_sent);
+	if (any_beat_is_new(claimer))
+		record_beats_soon(claimer);
 	/* the notification of a cancel may have been lost */
 	members_want_cancels(claimer);
 }
@@ -237,8 +259,6 @@ static void record_beats(void *ctx)
 		return;
 	claimer->beating = true;
 	send_beats(claimer->db, workers, count, on_beaten, claimer);
-	if (count == 64) /* there may be more */
-		loop_set_timer(claimer->loop, &claimer->beat_timer, 1000);
 }
 
 static void on_bye(void *ctx, PGresult *result, const struct err *err)
@@ -252,22 +272,17 @@ static void on_bye(void *ctx, PGresult *result, const struct err *err)
 static void take_beat(struct claimer *claimer, struct runner *runner,
 	const struct frame_beat *beat)
 {
-	int64_t wait_ms = claimer->options.lease_ms / 20;
-
 	if (beat->state == FRAME_BEAT_GONE) {
 		log_event(LOG_INFO, "runner_left", LOG_TEXT("worker", runner->worker));
 		if (runner->state == RUNNER_READY)
 			send_bye(claimer->db, str_of(runner->worker), on_bye, NULL);
-		runner->gone = true;
-		runners_prune(&claimer->runners, claimer->claiming_for);
+		runner->gone = true; /* and forgotten at the end of the turn */
 		return;
 	}
 	runner->draining = beat->state == FRAME_BEAT_DRAINING;
 	runner->beat = beat->count;
 	runner->beat_is_new = true;
-	if (claimer->beat_timer.at_us == 0)
-		loop_set_timer(claimer->loop, &claimer->beat_timer,
-			(wait_ms < 500 ? wait_ms : 500) * 1000);
+	record_beats_soon(claimer);
 }
 
 /* ---- cancels */
@@ -355,6 +370,7 @@ void members_take_frame(struct claimer *claimer, const struct link_peer *address
 		return;
 	}
 	runner->gone = false;
+	runner->heard_us = loop_now_us(claimer->loop);
 	if (type == FRAME_HELLO)
 		take_hello(claimer, runner, frame, length, &err);
 	else if (type == FRAME_CREDIT)

@@ -188,7 +188,7 @@ static void grow_in_transit(struct runner *runner)
 	runner->in_transit_capacity = capacity;
 }
 
-int64_t runner_note_sent(struct runner *runner, size_t kind)
+void runner_note_sent(struct runner *runner, size_t kind)
 {
 	if ((size_t)(runner->sent_seq - runner->last_seq) + 1 >= runner->in_transit_capacity)
 		grow_in_transit(runner);
@@ -196,5 +196,4 @@ int64_t runner_note_sent(struct runner *runner, size_t kind)
 	runner->sent_seq++;
 	runner->in_transit[(size_t)runner->sent_seq & (runner->in_transit_capacity - 1)] =
 		kind;
-	return runner->sent_seq;
 }

@@ -18,6 +18,8 @@ struct runner_kind {
 	int64_t version;
 	int64_t credit; /* so many more of it after the runner's last_seq */
 	int64_t sent;   /* so many of it were sent after last_seq */
+	uint64_t
+		passed; /* the round (wanted.h) in which it found too little for its version */
 };
 
 enum runner_state {
@@ -40,6 +42,7 @@ struct runner {
 	int64_t total;    /* so many more jobs in all after last_seq */
 	int64_t beat;     /* the newest that it sent */
 	bool beat_is_new; /* and that is not recorded yet */
+	int64_t heard_us; /* when the last frame came, monotonic */
 	bool draining;
 	bool gone;       /* said goodbye, or cannot be reached */
 	uint64_t served; /* when it was last given jobs: a count of claims */
@@ -78,7 +81,7 @@ int64_t runner_kind_room(const struct runner *runner, size_t kind);
 /* Index of the kind, or -1. */
 int64_t runner_find_kind(const struct runner *runner, struct str kind);
 
-/* A job of this kind is being sent; returns its seq. */
-int64_t runner_note_sent(struct runner *runner, size_t kind);
+/* A job of this kind was given the next seq. */
+void runner_note_sent(struct runner *runner, size_t kind);
 
 #endif

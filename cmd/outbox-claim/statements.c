@@ -304,14 +304,58 @@ void send_release(struct db *db, const int64_t *claim_ids, size_t count, db_resu
 	buf_release(&bytes);
 }
 
+void send_refusal(struct db *db, const struct frame_job *job, const char *worker,
+	const char *code, const char *error, db_result_fn *fn, void *ctx)
+{
+	static const Oid types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_TEXT, DB_TEXT, DB_INT8,
+		DB_INT4};
+	static const struct db_statement statement = {
+		.name = "refusal",
+		.sql = "select from outbox.settle_claimed('fail', $1, $2, array[row($3, $4,"
+			   " $5::outbox.found, $6, $7::smallint)::outbox.claimed])",
+		.nparams = 7,
+		.types = types,
+	};
+	struct db_params params;
+
+	db_params_init(&params);
+	db_bind_text(&params, str_of(code));
+	db_bind_text(&params, str_of(error));
+	db_bind_int8(&params, job->claim_id);
+	db_bind_text(&params, str_of(worker));
+	db_bind_text(&params, job->found);
+	db_bind_int8(&params, job->job_id);
+	db_bind_int4(&params, (int32_t)job->attempt);
+	db_query(db, &statement, &params, fn, ctx);
+}
+
+static void send_lane_query(struct db *db, const struct db_statement *statement,
+	const char *lane, db_result_fn *fn, void *ctx)
+{
+	struct db_params params;
+
+	db_params_init(&params);
+	db_bind_text(&params, str_of(lane));
+	db_query(db, statement, &params, fn, ctx);
+}
+
 void send_kinds_owed(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
 {
 	static const struct db_statement statement = {.name = "kinds_owed",
 		.sql = "select * from outbox.kinds_owed($1)",
 		.nparams = 1};
-	struct db_params params;
 
-	db_params_init(&params);
-	db_bind_text(&params, str_of(lane));
-	db_query(db, &statement, &params, fn, ctx);
+	send_lane_query(db, &statement, lane, fn, ctx);
+}
+
+void send_kinds_without_runner(struct db *db, const char *lane, db_result_fn *fn,
+	void *ctx)
+{
+	static const struct db_statement statement = {
+		.name = "kinds_without_runner",
+		.sql = "select * from outbox.kinds_without_runner($1)",
+		.nparams = 1,
+	};
+
+	send_lane_query(db, &statement, lane, fn, ctx);
 }

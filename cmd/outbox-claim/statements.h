@@ -27,6 +27,7 @@ struct claim_part {
 	struct str kind;
 	int64_t limit;
 	int64_t version; /* the runner's */
+	uint64_t round;  /* of the kind (wanted.h) when the claim began */
 };
 void send_claim(struct db *db, struct str worker, const char *lane,
 	const struct claim_part *parts, size_t count, int64_t max_jobs, const char *found_by,
@@ -47,7 +48,15 @@ struct frame_cancel get_cancel(const PGresult *result, int row, struct str *work
 void send_release(struct db *db, const int64_t *claim_ids, size_t count, db_result_fn *fn,
 	void *ctx);
 
+/* Ends an attempt as a permanent failure, because its job cannot be handed to anybody. */
+void send_refusal(struct db *db, const struct frame_job *job, const char *worker,
+	const char *code, const char *error, db_result_fn *fn, void *ctx);
+
 /* Rows: kinds of the lane that are owed. */
 void send_kinds_owed(struct db *db, const char *lane, db_result_fn *fn, void *ctx);
+
+/* Rows: those of them that no registered worker has. */
+void send_kinds_without_runner(struct db *db, const char *lane, db_result_fn *fn,
+	void *ctx);
 
 #endif

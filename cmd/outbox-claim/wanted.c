@@ -20,16 +20,21 @@ size_t wanted_add(struct wanted *wanted, struct str name)
 	wanted->kinds[wanted->count] = (struct wanted_kind){
 		.name = mem_strndup(name.s, name.n),
 		.may_be_due = true,
+		.round = 1,
 	};
 	return wanted->count++;
 }
 
-void wanted_everything(struct wanted *wanted, bool nudged)
+void wanted_mark(struct wanted_kind *kind)
 {
-	for (size_t i = 0; i < wanted->count; i++) {
-		wanted->kinds[i].may_be_due = true;
-		wanted->kinds[i].was_nudged = wanted->kinds[i].was_nudged || nudged;
-	}
+	kind->may_be_due = true;
+	kind->round++;
+}
+
+void wanted_mark_all(struct wanted *wanted)
+{
+	for (size_t i = 0; i < wanted->count; i++)
+		wanted_mark(&wanted->kinds[i]);
 }
 
 void wanted_release(struct wanted *wanted)

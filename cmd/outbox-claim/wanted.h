@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "buf.h"
 
@@ -14,6 +15,7 @@ struct wanted_kind {
 	char *name;
 	bool may_be_due; /* look for it at the next chance */
 	bool was_nudged; /* because somebody said so, and not because of the clock */
+	uint64_t round;  /* rises with every reason to look */
 };
 
 struct wanted {
@@ -27,7 +29,9 @@ long wanted_find(const struct wanted *wanted, struct str name);
 /* Index of the kind, which is added as possibly due when it is new. */
 size_t wanted_add(struct wanted *wanted, struct str name);
 
-void wanted_everything(struct wanted *wanted, bool nudged);
+/* There is a reason to look for it. */
+void wanted_mark(struct wanted_kind *kind);
+void wanted_mark_all(struct wanted *wanted);
 void wanted_release(struct wanted *wanted);
 
 #endif
