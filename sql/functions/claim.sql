@@ -75,7 +75,7 @@ begin
 		from made m
 		cross join taken t
 		join outbox.job j on j.id = t.job_id
-		left join lateral outbox.rearm_of_attempt(t.job_id, t.attempt) a on t.attempt > 1
+		left join lateral outbox.rearm_of_attempt(t.job_id, t.attempt) a on true
 		order by t.due_at, t.job_id;
 	end loop;
 end $$;
@@ -187,12 +187,32 @@ create or replace function outbox.kinds_owed()
 	select kind from skip where kind is not null
 	$$;
 
+-- kinds_owed(lane): those of one lane. A kind that nobody has announced is in lane default.
+create or replace function outbox.kinds_owed(lane text)
+	returns setof text language sql stable
+	set search_path = pg_catalog, pg_temp
+	as $$
+	select o.kind from outbox.kinds_owed() o (kind)
+	where coalesce((select k.lane from outbox.kind k where k.name = o.kind), 'default')
+		= kinds_owed.lane
+	$$;
+
+-- kinds_without_runner(lane): the owed kinds of a lane that no registered worker has.
+create or replace function outbox.kinds_without_runner(lane text)
+	returns setof text language sql stable
+	set search_path = pg_catalog, pg_temp
+	as $$
+	select o.kind from outbox.kinds_owed(lane) o (kind)
+	where not exists (select from outbox.worker w where o.kind = any (w.kinds))
+	$$;
+
 -- release_claims(claim_ids): hands back the unsettled jobs of claims whose frames could not
--- be sent, charged to nothing, due now.
+-- be sent, charged to nothing, due now. Locks: the claims, then jobs, both in id order.
 create or replace function outbox.release_claims(claim_ids bigint[])
 	returns void language plpgsql
 as $$
 begin
+	perform from outbox.claim c where c.id = any (claim_ids) order by c.id for update;
 	perform outbox.settle_claimed('release', 'claim_lost', null, array(
 		select row(c.id, c.worker, c.found, u.job_id, u.attempt)::outbox.claimed
 		from outbox.claim c cross join unnest(c.ids, c.attempts) u (job_id, attempt)
