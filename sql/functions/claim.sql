@@ -92,7 +92,7 @@ as $$
 #variable_conflict use_column
 declare
 	now constant timestamptz := outbox.now();
-	room integer := max_jobs;
+	room integer := least(limits[1], max_jobs); -- what is left of it, of one kind
 	part record;
 begin
 	if cardinality(kinds) > 1 then

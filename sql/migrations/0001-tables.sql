@@ -67,11 +67,13 @@ create table outbox.claim (
 	attempts smallint[] not null -- of the same length: the attempt each job is in
 ) with (
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
-	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
+	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false,
+	toast_tuple_target = 8160
 );
 create index claim_worker on outbox.claim (worker);
--- out-of-line or compressed arrays would cost more than they save
-alter table outbox.claim alter ids set storage plain, alter attempts set storage plain;
+-- Out-of-line or compressed arrays would cost more than they save: in line as long as a
+-- claim fits into a page (800 jobs), never compressed.
+alter table outbox.claim alter ids set storage external, alter attempts set storage external;
 
 create table outbox.attempt (
 	job_id bigint not null,
