@@ -2,9 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "db.h"
 #include "program.h"
+#include "units.h"
 
 int command_start(const struct opt_program *program, int argc, char **argv)
 {
@@ -53,4 +55,32 @@ PGresult *command_query(PGconn *conn, const char *sql, int nparams,
 	db_error(err, conn, result);
 	PQclear(result);
 	return NULL;
+}
+
+int command_execute(PGconn *conn, const char *sql, struct err *err)
+{
+	PGresult *result = PQexec(conn, sql);
+	ExecStatusType status = PQresultStatus(result);
+	int rc = 0;
+
+	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+		db_error(err, conn, result);
+		rc = -1;
+	}
+	PQclear(result);
+	return rc;
+}
+
+int command_parse_id(const char *text, int64_t *id, struct err *err)
+{
+	if (units_parse_integer(text, 1, INT64_MAX, id, NULL) < 0)
+		return err_set(err, ERR_USAGE, "\"%s\" is not the id of a job", text);
+	return 0;
+}
+
+void command_pause_ms(int64_t ms)
+{
+	struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+	nanosleep(&time, NULL);
 }

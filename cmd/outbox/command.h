@@ -5,6 +5,7 @@
 #define OUTBOX_COMMAND_H
 
 #include <libpq-fe.h>
+#include <stdint.h>
 
 #include "err.h"
 #include "opt.h"
@@ -36,5 +37,13 @@ int command_fail(const struct command *command, const struct err *err);
 /* Runs one statement with text parameters. NULL with *err filled when the server refuses. */
 PGresult *command_query(PGconn *conn, const char *sql, int nparams,
 	const char *const *values, struct err *err);
+
+/* Runs statements whose results do not matter. */
+int command_execute(PGconn *conn, const char *sql, struct err *err);
+
+/* Parses a job id; ERR_USAGE naming what is none. */
+int command_parse_id(const char *text, int64_t *id, struct err *err);
+
+void command_pause_ms(int64_t ms);
 
 #endif
