@@ -10,6 +10,7 @@
 #define LISTENER_SILENT_US INT64_C(6000000) /* then the tick looks for work itself */
 #define SAFETY_US \
 	INT64_C(30000000) /* with a listener: a nudge may still have been lost */
+#define COLLEAGUE_US INT64_C(1000000)
 #define PAUSE_MIN_MS 5
 #define PAUSE_MAX_MS 1000
 #define MESSAGE_BYTES \
@@ -231,8 +232,7 @@ static void note_exhausted(struct claimer *claimer, struct runner *runner,
 	}
 }
 
-/* The server refused, for a while or for good: other statements go on. */
-static void back_off(struct claimer *claimer, const char *event, const struct err *err)
+void claimer_back_off(struct claimer *claimer, const char *event, const struct err *err)
 {
 	static struct log_limit limit;
 
@@ -250,7 +250,7 @@ static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 	claimer->looking = false;
 	claimer->claiming_for = NULL;
 	if (result == NULL) {
-		back_off(claimer, "claim_failed", err);
+		claimer_back_off(claimer, "claim_failed", err);
 		/* it may have been committed: the runner's new hello tells what never arrived */
 		if (err->class == ERR_UNAVAILABLE && !runner->gone)
 			members_greet(claimer, &runner->address);
@@ -293,6 +293,14 @@ static void on_due(void *ctx)
 	wanted_mark_all(&claimer->wanted);
 }
 
+void claimer_pause(struct claimer *claimer)
+{
+	claimer->pause_ms = claimer->pause_ms == 0 ? PAUSE_MIN_MS : claimer->pause_ms * 2;
+	if (claimer->pause_ms > PAUSE_MAX_MS)
+		claimer->pause_ms = PAUSE_MAX_MS;
+	loop_set_timer(claimer->loop, &claimer->due_timer, claimer->pause_ms * 1000);
+}
+
 static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 {
 	struct claimer *claimer = ctx;
@@ -301,13 +309,13 @@ static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 	claimer->looking = false;
 	if (result == NULL) {
 		claimer->next_due_unknown = true;
-		back_off(claimer, "next_due_failed", err);
+		claimer_back_off(claimer, "next_due_failed", err);
 		return;
 	}
-	if (PQgetisnull(result, 0, 0)) {
-		loop_stop_timer(claimer->loop, &claimer->due_timer);
-		return;
-	}
+	wait_us = PQgetisnull(result, 0, 0) ? INT64_MAX : db_get_int8(result, 0, 0);
+	/* a colleague sleeps with the lock, and may be taken away */
+	if (claimer->sleep.has_colleague && wait_us > COLLEAGUE_US)
+		wait_us = COLLEAGUE_US;
 	wait_us = db_get_int8(result, 0, 0);
 	if (wait_us <= 0) {
 		/* due, and not to be had: another claimer has locked it, or it has just come */
@@ -319,7 +327,7 @@ static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 	loop_set_timer(claimer->loop, &claimer->due_timer, wait_us);
 }
 
-static void ask_next_due(struct claimer *claimer)
+void claimer_ask_next_due(struct claimer *claimer)
 {
 	claimer->parts_count = 0;
 	for (size_t i = 0; i < claimer->wanted.count; i++) {
@@ -343,8 +351,11 @@ void claimer_turn(struct claimer *claimer)
 	if (claimer->looking || claimer->backing_off || claimer->draining ||
 		!db_is_up(claimer->db))
 		return;
-	if (!start_claim(claimer) && claimer->next_due_unknown)
-		ask_next_due(claimer);
+	if (start_claim(claimer))
+		return;
+	sleep_tell_others(claimer);
+	if (claimer->next_due_unknown && !sleep_try(claimer))
+		claimer_ask_next_due(claimer);
 }
 
 /* ---- hints */
@@ -353,6 +364,7 @@ void claimer_nudge(struct claimer *claimer, struct str kind)
 {
 	long wanted;
 
+	sleep_nudged(claimer);
 	if (kind.s == NULL) {
 		wanted_mark_all(&claimer->wanted);
 		return;
@@ -362,6 +374,12 @@ void claimer_nudge(struct claimer *claimer, struct str kind)
 		wanted_mark(&claimer->wanted.kinds[wanted]);
 		claimer->wanted.kinds[wanted].was_nudged = true;
 	}
+}
+
+bool claimer_hears_listener(const struct claimer *claimer)
+{
+	return claimer->listener_heard_us != 0 &&
+		clock_us() - claimer->listener_heard_us < LISTENER_SILENT_US;
 }
 
 void claimer_hear_listener(struct claimer *claimer)
@@ -386,12 +404,11 @@ static void on_tick(void *ctx)
 {
 	struct claimer *claimer = ctx;
 	int64_t now_us = clock_us();
-	bool heard = claimer->listener_heard_us != 0 &&
-		now_us - claimer->listener_heard_us < LISTENER_SILENT_US;
 
 	loop_set_timer(claimer->loop, &claimer->tick_timer, TICK_US);
 	members_register(claimer);
-	if (heard && now_us - claimer->looked_everywhere_us < SAFETY_US)
+	if (claimer_hears_listener(claimer) &&
+		now_us - claimer->looked_everywhere_us < SAFETY_US)
 		return;
 	wanted_mark_all(&claimer->wanted);
 	if (now_us - claimer->looked_everywhere_us < SAFETY_US)
@@ -403,6 +420,13 @@ static void on_tick(void *ctx)
 }
 
 /* ---- life */
+
+void claimer_db_up(struct claimer *claimer)
+{
+	sleep_reset(claimer);
+	wanted_mark_all(&claimer->wanted);
+	members_register(claimer);
+}
 
 void claimer_init(struct claimer *claimer, const struct claimer_options *options)
 {

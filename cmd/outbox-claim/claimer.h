@@ -14,6 +14,7 @@
 #include "link.h"
 #include "loop.h"
 #include "runners.h"
+#include "sleep.h"
 #include "statements.h"
 #include "wanted.h"
 
@@ -22,6 +23,7 @@ struct claimer_options {
 	const char *lane;
 	int64_t lease_ms;
 	int64_t batch; /* most jobs a claim */
+	bool pooled;   /* the database is behind a transaction pooler */
 };
 
 struct claimer {
@@ -50,6 +52,8 @@ struct claimer {
 	bool backing_off; /* after an error: nothing is looked for */
 	bool draining;
 
+	struct sleep sleep;
+
 	/* see members.h */
 	bool beating;          /* a beat statement is under way */
 	struct buf beats_sent; /* of struct beat_sent, for that statement */
@@ -68,6 +72,18 @@ void claimer_start(struct claimer *claimer); /* the tick; loop, db and jobs are 
 /* From the listener. */
 void claimer_nudge(struct claimer *claimer, struct str kind); /* absent: everything */
 void claimer_hear_listener(struct claimer *claimer);
+
+/* The database is there (again). */
+void claimer_db_up(struct claimer *claimer);
+
+/* ---- for the claimer's other modules */
+
+bool claimer_hears_listener(const struct claimer *claimer);
+void claimer_ask_next_due(struct claimer *claimer);
+/* Look again after a pause, which doubles from one to the next until something is found. */
+void claimer_pause(struct claimer *claimer);
+/* The server refused, for a while or for good: nothing is looked for until it may be better. */
+void claimer_back_off(struct claimer *claimer, const char *event, const struct err *err);
 
 /* Once a turn: starts what can be started. */
 void claimer_turn(struct claimer *claimer);

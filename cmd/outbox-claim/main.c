@@ -229,8 +229,7 @@ static void on_db_up(void *ctx)
 		pipe_run(&app->pipe);
 	} else if (!once) {
 		program_ready();
-		claimer_nudge(&app->claimer, STR_NULL);
-		members_register(&app->claimer);
+		claimer_db_up(&app->claimer);
 	}
 }
 
@@ -283,6 +282,7 @@ static void set_up(struct app *app)
 		.lane = lane,
 		.lease_ms = lease_ms,
 		.batch = batch,
+		.pooled = program_db_options.pooled,
 	};
 
 	claimer_init(&app->claimer, &claimer);

@@ -359,3 +359,51 @@ void send_kinds_without_runner(struct db *db, const char *lane, db_result_fn *fn
 
 	send_lane_query(db, &statement, lane, fn, ctx);
 }
+
+/* ---- sleeping */
+
+void send_sleep_begin(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
+{
+	static const struct db_statement statement = {.name = "sleep_begin",
+		.sql = "select outbox.sleep_begin($1)",
+		.nparams = 1};
+
+	send_lane_query(db, &statement, lane, fn, ctx);
+}
+
+void send_sleep_end(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
+{
+	static const struct db_statement statement = {.name = "sleep_end",
+		.sql = "select outbox.sleep_end($1)",
+		.nparams = 1};
+
+	send_lane_query(db, &statement, lane, fn, ctx);
+}
+
+void send_lane_is_pooled(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
+{
+	static const struct db_statement statement = {.name = "lane_is_pooled",
+		.sql = "select outbox.lane_is_pooled($1)",
+		.nparams = 1};
+
+	send_lane_query(db, &statement, lane, fn, ctx);
+}
+
+void send_nudge_others(struct db *db, const struct str *kinds, size_t count,
+	db_result_fn *fn, void *ctx)
+{
+	static const Oid types[] = {DB_TEXT_ARRAY};
+	static const struct db_statement statement = {
+		.name = "nudge_others",
+		.sql = "select outbox.nudge_others($1)",
+		.nparams = 1,
+		.types = types,
+	};
+	struct db_params params;
+	struct buf bytes;
+
+	db_params_init(&params);
+	bind_texts(&params, &bytes, kinds, count);
+	db_query(db, &statement, &params, fn, ctx);
+	buf_release(&bytes);
+}

@@ -52,6 +52,13 @@ void send_release(struct db *db, const int64_t *claim_ids, size_t count, db_resu
 void send_refusal(struct db *db, const struct frame_job *job, const char *worker,
 	const char *code, const char *error, db_result_fn *fn, void *ctx);
 
+/* One row: asleep, busy or colleague. */
+void send_sleep_begin(struct db *db, const char *lane, db_result_fn *fn, void *ctx);
+void send_sleep_end(struct db *db, const char *lane, db_result_fn *fn, void *ctx);
+void send_lane_is_pooled(struct db *db, const char *lane, db_result_fn *fn, void *ctx);
+void send_nudge_others(struct db *db, const struct str *kinds, size_t count,
+	db_result_fn *fn, void *ctx);
+
 /* Rows: kinds of the lane that are owed. */
 void send_kinds_owed(struct db *db, const char *lane, db_result_fn *fn, void *ctx);
 
