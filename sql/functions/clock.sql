@@ -12,11 +12,11 @@ create or replace function outbox.clock_us() returns bigint
 	language sql stable parallel safe
 	as 'select (extract(epoch from outbox.now()) * 1000000)::bigint';
 
--- time_at(unix_us): Unix microseconds as timestamptz; null and 0 give null.
+-- time_at(unix_us): Unix microseconds as timestamptz; null and 0 give null. Inlined, unlike
+-- a sum of timestamptz and interval, which is only stable. A double holds it exactly enough.
 create or replace function outbox.time_at(unix_us bigint) returns timestamptz
 	language sql immutable parallel safe
-	as $$ select case when unix_us <> 0 then
-		timestamptz 'epoch' + unix_us * interval '1 microsecond' end $$;
+	as 'select pg_catalog.to_timestamp(nullif(unix_us, 0) / 1000000.0::double precision)';
 
 -- new_id(): 43 bits of milliseconds since 1970 and 20 bits of a sequence: unique while
 -- fewer than 1,048,576 ids are drawn in a millisecond, and ordered by time, so that a

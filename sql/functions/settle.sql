@@ -8,11 +8,14 @@
 -- back were over already, or were never handed out, and nothing changed for them.
 --
 -- Results that are plainly "ok" go in with one statement; all others, and everything when
--- one of the plain ones turns out to be over, go one by one through settle_one. Both in the
--- order of (job_id, attempt), so that two settlers wait for each other and do not deadlock.
+-- one of the plain ones turns out to be over, go one by one through settle_one.
 -- Errors of a handler's commit statements, follow-ups and hooks settle that attempt as
--- commit_failed or hook_failed; errors that may go away (40001, 40P01, 53*, 55P03, 57*, 08*,
+-- commit_failed or hook_failed; errors that may go away (40001, 40P01, 53*, 55P03, 57*,
 -- 25006) are raised: settle again.
+--
+-- Locks: the claims in id order, which whoever ends attempts of a claim (recover,
+-- worker_hello) takes first, so that they wait for each other and do not deadlock; then per
+-- result in the order of (job_id, attempt) what settle_one locks.
 create or replace function outbox.settle(
 	claim_ids bigint[], claim_indexes integer[], job_ids bigint[], attempts smallint[],
 	outcomes text[], codes text[], errors text[], responses text[],
@@ -29,12 +32,17 @@ create or replace function outbox.settle(
 as $$
 #variable_conflict use_column
 declare
-	-- hooks and cancels can concern every result: then none is plain
-	plain boolean := not exists (select from outbox.hook h where h.transition = 'succeeded')
-		and not exists (select from outbox.cancel);
+	-- hooks can concern every result: then none is plain
+	plain boolean := not exists (select from outbox.hook h where h.transition = 'succeeded');
+	-- jobs whose success is to be recorded with the cancel that came too late
+	cancelled constant bigint[] := array(
+		select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
+	accepted integer := 0;
 	item outbox.result;
 	one outbox.settled;
 begin
+	perform from outbox.claim c where c.id = any (claim_ids || done_claims)
+	order by c.id for update;
 	if plain then
 		begin
 			return query
@@ -59,9 +67,9 @@ begin
 					dropped_bytes)
 				join outbox.claim c on c.id = r.claim_id
 				join outbox.job j on j.id = r.job_id
-				left join lateral outbox.rearm_of_attempt(r.job_id, r.attempt) m
-					on r.attempt > 1
+				left join lateral outbox.rearm_of_attempt(r.job_id, r.attempt) m on true
 				where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
+					and r.job_id <> all (cancelled)
 					and c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
 				order by r.job_id, r.attempt
 				returning a.job_id, a.attempt, a.kind, a.outcome, a.code, a.next_at,
@@ -69,6 +77,7 @@ begin
 			)
 			-- the sort also keeps rows back until all are in
 			select * from ended order by job_id;
+			get diagnostics accepted = row_count;
 		exception when unique_violation then
 			plain := false;
 		end;
@@ -84,8 +93,10 @@ begin
 			response_is_json, after_ms, reason, started_us, duration_ms, exit_status, signal,
 			commits, follow_ups, dropped_bytes)
 		join outbox.claim c on c.id = r.claim_id
-		where c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
-			and not (plain and r.outcome = 'ok' and r.commits is null and r.follow_ups is null)
+		where accepted < cardinality(job_ids) -- else nothing is looked at
+			and c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
+			and not (plain and r.outcome = 'ok' and r.commits is null
+				and r.follow_ups is null and r.job_id <> all (cancelled))
 		order by r.job_id, r.attempt
 	loop
 		one := outbox.settle_one(item);
@@ -107,17 +118,19 @@ create or replace function outbox.claim_is_over(ids bigint[], attempts smallint[
 			where a.job_id = u.job_id and a.attempt = u.attempt)
 		and exists (select from outbox.job j where j.id = u.job_id)) $$;
 
--- clamp_int4(value): as an integer, the largest one when it does not fit.
+-- clamp_int4(value): as an integer, the largest one when it does not fit. (Not with least(),
+-- which passes over null; not strict, which would keep it from being inlined.)
 create or replace function outbox.clamp_int4(value bigint) returns integer
-	language sql immutable strict parallel safe
-	as 'select least(value, 2147483647)::integer';
+	language sql immutable parallel safe
+	as 'select case when value > 2147483647 then 2147483647 else value end::integer';
 
 -- rearm_of_attempt(job_id, attempt): the replay, resend or retry-now that this attempt is
--- the first one after, if it is one.
+-- the first one after, if it is one. Of first attempts it needs no look.
 create or replace function outbox.rearm_of_attempt(job_id bigint, attempt smallint)
 	returns setof outbox.rearm language sql stable
 	as $$ select m.* from (
-		select * from outbox.rearm r where r.job_id = rearm_of_attempt.job_id
+		select * from outbox.rearm r
+		where r.job_id = rearm_of_attempt.job_id and rearm_of_attempt.attempt > 1
 		order by r.id desc limit 1) m
 	where m.from_attempt = rearm_of_attempt.attempt - 1 $$;
 
@@ -130,8 +143,8 @@ as $$
 declare
 	job outbox.job;
 	cancel outbox.cancel;
-	verdict record;
 	stage text;
+	with_hooks boolean := true;
 	one outbox.settled;
 begin
 	select j.* into job from outbox.job j where j.id = r.job_id for no key update;
@@ -151,8 +164,7 @@ begin
 				perform outbox.enqueue_follow_ups(job, r.follow_ups);
 			end if;
 			stage := 'hook_failed';
-			-- the last try only records: a hook that fails on failures must not stop that
-			if one.job_id is not null and try < 3 then
+			if with_hooks and one.job_id is not null then
 				perform outbox.call_hooks(job, one.outcome);
 			end if;
 			return one;
@@ -161,13 +173,21 @@ begin
 				or insufficient_resources or operator_intervention or read_only_sql_transaction then
 				raise;
 			when others then
-				-- charged as a failure of this attempt, with the reason for the operator
-				r.outcome := 'retry';
-				r.code := stage;
-				r.error := format('%s (%s)', sqlerrm, sqlstate);
+				if try = 3 then
+					raise;
+				end if;
+				r.error := concat_ws(E'\n', r.error,
+					format('%s: %s (%s)', stage, left(sqlerrm, 2000), sqlstate));
+				-- A success is withdrawn and charged as a failure. Any other end stands,
+				-- without hooks: one that fails must not bring a dead job back.
+				if r.outcome = 'ok' then
+					r.outcome := 'retry';
+					r.code := stage;
+				else
+					with_hooks := false;
+				end if;
 		end;
 	end loop;
-	return null;
 end $$;
 
 -- attempt_end(job, r, cancel): records the end of the attempt and, if the job is owed again,
@@ -186,11 +206,9 @@ declare
 	duration_ms constant integer := outbox.clamp_int4(r.duration_ms);
 begin
 	verdict := outbox.decide(job, r.attempt, r.outcome, r.code, r.after_ms);
-	if r.attempt > 1 then
-		select m.* into rearmed from outbox.rearm_of_attempt(job.id, r.attempt) m;
-		triggered_by := rearmed.triggered_by;
-		reason := coalesce(reason, rearmed.reason);
-	end if;
+	select m.* into rearmed from outbox.rearm_of_attempt(job.id, r.attempt) m;
+	triggered_by := rearmed.triggered_by;
+	reason := coalesce(reason, rearmed.reason);
 	if cancel.job_id is not null then
 		if verdict.next_at is not null or verdict.outcome = 'cancelled' then
 			verdict.outcome := 'cancelled';

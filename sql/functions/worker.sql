@@ -5,7 +5,7 @@
 -- held_claims[i] it has the first held_received[i] jobs, of any other claim none.
 -- kinds: a JSON array of {kind, version, lane, timeout_ms, manifest}; manifest: see
 -- kind_announce. Returns the jobs that were handed back.
--- Locks: the worker row, kinds in the order of their names, then jobs in id order.
+-- Locks: the worker row, kinds in the order of their names, its claims, then jobs in id order.
 create or replace function outbox.worker_hello(
 	worker text, host text, pid integer, program_version text, lane text, lease_ms bigint,
 	kinds json, held_claims bigint[], held_received integer[])
@@ -26,6 +26,7 @@ begin
 		versions = excluded.versions;
 	perform outbox.kind_announce(k, worker_hello.worker)
 	from json_array_elements(coalesce(worker_hello.kinds, '[]')) k order by k ->> 'kind';
+	perform from outbox.claim c where c.worker = worker_hello.worker order by c.id for update;
 	return query
 	select s.job_id from outbox.settle_claimed('release', 'claim_lost', null, array(
 		select row(c.id, c.worker, c.found, u.job_id, u.attempt)::outbox.claimed
