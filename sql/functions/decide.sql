@@ -10,7 +10,8 @@
 --   of a code  failed attempts with that code, against the code's max_attempts
 --   streak     the last failed attempts in a row with this code
 --   crashes    the last attempts in a row that were lost
--- released attempts count for nothing and interrupt nothing.
+-- released attempts count for nothing and interrupt nothing. After attempt 32767 there is
+-- no other, whatever the budgets say: code attempt_limit.
 create or replace function outbox.decide(
 	job outbox.job, attempt smallint, result text, result_code text, after_ms bigint,
 	out outcome outbox.outcome, out code text, out next_at timestamptz, out warning text)
@@ -28,15 +29,21 @@ declare
 	most integer;
 	streak integer;
 	delay_ms double precision;
+	wish_ms constant bigint := least(greatest(coalesce(after_ms, 0), 0), 315360000000); -- 10 years
 begin
 	code := result_code;
+	if attempt = 32767 and result in ('retry', 'lost', 'release') then
+		outcome := 'dead'; -- there is no number for another attempt
+		code := 'attempt_limit';
+		return;
+	end if;
 	case result
 		when 'ok' then outcome := 'succeeded'; code := null; return;
 		when 'fail' then outcome := 'dead'; return;
 		when 'cancel' then outcome := 'cancelled'; return;
 		when 'release' then
 			outcome := 'released';
-			next_at := now + greatest(coalesce(after_ms, 0), 0) * interval '1 millisecond';
+			next_at := now + wish_ms * interval '1 millisecond';
 			return;
 		when 'retry', 'lost' then null;
 		else raise exception 'outcome % is not known', quote_nullable(result)
@@ -51,7 +58,7 @@ begin
 	rule := coalesce(outbox.built_in_rules() -> code, '{}') || coalesce(policy.codes -> code, '{}');
 
 	select count(*) filter (where a.outcome = 'failed'
-			and not coalesce(policy.codes -> a.code ? 'max_attempts', false)) as charged,
+			and policy.codes -> a.code ->> 'max_attempts' is null) as charged,
 		count(*) filter (where a.outcome = 'failed' and a.code is not distinct from decide.code) as of_code,
 		count(*) filter (where a.outcome = 'failed') as failed,
 		coalesce(max(a.attempt) filter (where a.outcome in ('failed', 'lost')
@@ -83,7 +90,7 @@ begin
 	if rearmed.budget is not null then
 		failures := ledger.failed + 1;
 		most := rearmed.budget;
-	elsif rule ? 'max_attempts' then
+	elsif rule ->> 'max_attempts' is not null then
 		failures := ledger.of_code + 1;
 		most := (rule ->> 'max_attempts')::integer;
 	else
@@ -98,7 +105,7 @@ begin
 		return;
 	end if;
 	outcome := 'failed';
-	delay_ms := greatest(least(coalesce(after_ms, 0), 315360000000),
+	delay_ms := greatest(wish_ms,
 		outbox.backoff_ms(failures, policy.backoff_ms, policy.backoff_max_ms));
 	next_at := now + least(delay_ms, (rule ->> 'max_delay_ms')::bigint) * interval '1 millisecond';
 end $$;
