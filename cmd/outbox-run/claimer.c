@@ -129,6 +129,8 @@ static void on_beat(struct claimer *claimer, const struct frame_beat *beat)
 {
 	struct runner *runner = claimer->runner;
 
+	if (claimer->epoch == 0) /* nobody has greeted: not an answer to anything */
+		return;
 	if (beat->state == FRAME_BEAT_UNKNOWN) {
 		/* Declared dead: its jobs may be running elsewhere already. */
 		runner_lose_lease(runner);
@@ -213,13 +215,19 @@ static void on_job(struct claimer *claimer, const struct frame_job *job,
 	const struct handlers *handlers = claimer->runner->handlers;
 	const struct handler *handler = handlers_find(handlers, job->kind);
 
-	if (job->epoch != claimer->epoch || job->seq <= claimer->last_seq)
-		return; /* meant for an earlier connection, or a copy */
+	if (job->seq <= claimer->last_seq)
+		return; /* a copy */
 	claimer->last_seq = job->seq;
 	take(&claimer->granted);
 	if (handler != NULL)
 		take(&claimer->granted_kinds[handler - handlers->items]);
 	runner_accept(claimer->runner, frame, length);
+}
+
+/* Else it was meant for an earlier connection. */
+static bool is_current(const struct claimer *claimer, int64_t epoch)
+{
+	return epoch != 0 && epoch == claimer->epoch;
 }
 
 static int dispatch(struct claimer *claimer, const void *frame, size_t length,
@@ -236,7 +244,8 @@ static int dispatch(struct claimer *claimer, const void *frame, size_t length,
 	case FRAME_JOB:
 		if (frame_get_job(frame, length, &got.job, err) != 0)
 			return -1;
-		on_job(claimer, &got.job, frame, length);
+		if (is_current(claimer, got.job.epoch))
+			on_job(claimer, &got.job, frame, length);
 		return 0;
 	case FRAME_BEAT:
 		if (frame_get_beat(frame, length, &got.beat, err) != 0)
@@ -246,14 +255,16 @@ static int dispatch(struct claimer *claimer, const void *frame, size_t length,
 	case FRAME_CANCEL:
 		if (frame_get_cancel(frame, length, &got.cancel, err) != 0)
 			return -1;
-		if (got.cancel.epoch == claimer->epoch)
+		if (is_current(claimer, got.cancel.epoch))
 			runner_cancel(claimer->runner, &got.cancel);
 		return 0;
 	case FRAME_HELLO:
 		if (frame_get_hello(frame, length, &got.hello, NULL, 0, NULL, 0, err) != 0)
 			return -1;
-		if (got.hello.epoch <= 0 || got.hello.lease_ms <= 0)
-			return err_set(err, ERR_PROTOCOL, "a greeting without epoch or lease");
+		if (got.hello.epoch <= 0 || got.hello.lease_ms <= 0 ||
+			got.hello.lease_ms > LEASE_MAX_MS)
+			return err_set(err, ERR_PROTOCOL,
+				"a greeting without a good epoch and lease");
 		on_greeting(claimer, &got.hello);
 		return 0;
 	default:

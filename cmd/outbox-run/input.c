@@ -31,9 +31,9 @@ static void on_hello(struct input *input, const struct frame_hello *hello,
 
 	if (hello->id.n > 0)
 		runner_set_worker(runner, hello->id);
-	if (hello->db_now_us != 0)
-		lease_set_clock(&runner->lease, hello->db_now_us, clock_us());
-	begin_lease(input, hello->lease_ms > 0 ? hello->lease_ms : input->lease_ms);
+	bool has_lease = hello->lease_ms > 0 && hello->lease_ms <= LEASE_MAX_MS;
+	lease_set_clock(&runner->lease, hello->db_now_us, clock_us());
+	begin_lease(input, has_lease ? hello->lease_ms : input->lease_ms);
 	if (!link_is_stdio(runner->results->link))
 		return;
 	buf_init(&copy, FRAME_MAX_BYTES);

@@ -1,5 +1,7 @@
 #include "lease.h"
 
+#define DB_NOW_MAX_US (INT64_C(1) << 60) /* past the year 38000 */
+
 void lease_set_length(struct lease *lease, int64_t length_ms)
 {
 	lease->length_us = length_ms * 1000;
@@ -42,6 +44,8 @@ bool lease_is_valid(const struct lease *lease, int64_t now_us)
 
 void lease_set_clock(struct lease *lease, int64_t db_now_us, int64_t now_us)
 {
+	if (db_now_us <= 0 || db_now_us > DB_NOW_MAX_US)
+		return;
 	lease->db_now_us = db_now_us;
 	lease->db_at_us = now_us;
 }

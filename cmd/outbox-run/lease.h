@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LEASE_MAX_MS (INT64_C(30) * 24 * 3600 * 1000)
 #define LEASE_BEATS 16 /* unconfirmed beats that are remembered; three go into a lease */
 
 struct lease {
@@ -26,7 +27,7 @@ struct lease {
 	int64_t db_at_us;  /* … when the monotonic clock said this */
 };
 
-void lease_set_length(struct lease *lease, int64_t length_ms);
+void lease_set_length(struct lease *lease, int64_t length_ms); /* at most LEASE_MAX_MS */
 
 /* A beat is on its way. */
 void lease_note_beat(struct lease *lease, int64_t count, int64_t sent_us);
@@ -42,6 +43,7 @@ bool lease_is_valid(const struct lease *lease, int64_t now_us);
 int64_t lease_end_us(
 	const struct lease *lease); /* when it is given up; 0: there is none */
 
+/* An absurd time, with which one could not reckon, is not taken. */
 void lease_set_clock(struct lease *lease, int64_t db_now_us, int64_t now_us);
 int64_t lease_db_now_us(const struct lease *lease, int64_t now_us); /* 0: not known yet */
 

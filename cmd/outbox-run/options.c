@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "lease.h"
 #include "program.h"
 
 struct run_options run_options;
@@ -62,7 +63,7 @@ static const struct opt opts[] = {
 		.argument = "DURATION",
 		.default_text = "1h",
 		.min = 1000,
-		.max = INT64_C(30) * 24 * 3600 * 1000,
+		.max = LEASE_MAX_MS,
 		.help = "lease of jobs from stdin, where their hello does not say",
 	},
 	{

@@ -6,20 +6,29 @@
 #include "json.h"
 #include "text.h"
 
+#define NAME_MAX_BYTES 300     /* kinds, workers: longer than any that is legal */
 #define RESPONSE_MAX_DEPTH 500 /* as for payloads */
+
+/* A forged frame may say anything at any length; its result must fit a frame again. */
+static struct str short_text(struct str text)
+{
+	if (text.s != NULL)
+		text.n = text_clip(text.s, text.n, NAME_MAX_BYTES);
+	return text;
+}
 
 /* What the job's own frame says. */
 static struct frame_result result_of(const struct job *job, struct str worker)
 {
 	return (struct frame_result){
-		.worker = worker,
+		.worker = short_text(worker),
 		.claim_id = job->claim_id,
 		.claim_index = job->claim_index,
 		.claim_size = job->frame.claim_size,
 		.job_id = job->id,
 		.attempt = job->attempt,
-		.kind = job->frame.kind,
-		.found = job->frame.found,
+		.kind = short_text(job->frame.kind),
+		.found = short_text(job->frame.found),
 		.after_ms = -1,
 		.exit_status = -1,
 	};

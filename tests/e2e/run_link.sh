@@ -157,6 +157,29 @@ test_no_credit_beyond_the_unsettled_bound() {
 	assert_soon 5 said claimer '"last_seq":3,"total":[1-3],'
 }
 
+test_nothing_is_taken_from_who_has_not_greeted() {
+	make_handlers
+	open_ends
+	seq=0
+	start run outbox-run --handlers "$handlers"
+	assert_soon 5 said claimer connected
+	assert_soon 5 said settler connected
+	accept
+	job 1 quick 0
+	job 2 quick
+	greet_settler 1
+	to_claimer_side '{"type":"hello","role":"claim","id":"c","epoch":5,"lease_ms":0}'
+	to_claimer_side '{"type":"hello","role":"claim","id":"c","epoch":5,"lease_ms":9223372036854775807}'
+	to_claimer_side '{"type":"nudge","kind":"quick"}'
+	greet 7
+	assertTrue 'no credit' "said claimer credit 0"
+	accept
+	seq=0
+	job 3 quick 7
+	assert_soon 5 result 3 ok
+	assertTrue 'a job was taken' "said settler '\"job_id\":[12],' 0"
+}
+
 test_jobs_of_another_epoch_and_copies_are_dropped() {
 	start_registered 60000 -j 4
 	job 1 quick
