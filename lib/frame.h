@@ -133,6 +133,8 @@ struct frame_job {
 	struct str trigger; /* "automatic" or "manual" */
 	struct str reason;  /* of the replay or resend, or absent */
 	int64_t version;    /* the least handler version that may run it; 0: any */
+	struct str
+		issues; /* JSON: what its kind's schema says against the payload; absent: fine */
 };
 
 /*

@@ -102,6 +102,7 @@ static const struct frame_field job_fields[] = {
 	TEXT(frame_job, trigger),
 	TEXT(frame_job, reason),
 	INT(frame_job, version),
+	JSON(frame_job, issues),
 };
 
 static const struct frame_field cancel_fields[] = {

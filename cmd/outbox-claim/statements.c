@@ -176,7 +176,7 @@ void send_claim(struct db *db, struct str worker, const char *lane,
 		.sql =
 			"select claim_id, claim_index, claim_size, claimed_at, job_id, attempt, kind,"
 			" payload, max_attempts, idempotency_key, tenant_key, subject_key,"
-			" correlation_id, traceparent, metadata, created_at, trigger, reason, version"
+			" correlation_id, traceparent, metadata, created_at, trigger, reason, version, issues"
 			" from outbox.claim($1, $2, $3, $4, $5, $6, $7)",
 		.nparams = 7,
 		.types = types,
@@ -220,6 +220,7 @@ struct frame_job get_job(const PGresult *result, int row, struct str found_by)
 		.trigger = db_get_str(result, row, 16),
 		.reason = db_get_str(result, row, 17),
 		.version = db_get_int4(result, row, 18),
+		.issues = db_get_str(result, row, 19),
 	};
 }
 

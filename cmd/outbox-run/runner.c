@@ -76,6 +76,21 @@ static void on_stale(void *ctx)
 	}
 }
 
+/* Enqueued before the kind had its schema of today. */
+static void refuse_payload(struct runner *runner, struct job *job)
+{
+	const struct report_unstarted refused = {
+		.outcome = OUTCOME_RETRY,
+		.code = "invalid_payload",
+		.error = job->frame.issues,
+		.after_ms = -1,
+	};
+
+	log_event(LOG_WARNING, "invalid_payload", LOG_INT("job", job->id),
+		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind));
+	report(runner, job, &refused);
+}
+
 void runner_accept(struct runner *runner, const void *frame, size_t length)
 {
 	struct job *job = jobs_add(runner->jobs, frame, length);
@@ -91,6 +106,8 @@ void runner_accept(struct runner *runner, const void *frame, size_t length)
 	job->kind = (size_t)(handler - runner->handlers->items);
 	if (!lease_is_valid(&runner->lease, job->arrived_us)) {
 		hand_back(runner, job, "claim_late", LATER_MS);
+	} else if (job->frame.issues.s != NULL) {
+		refuse_payload(runner, job);
 	} else if (runner->draining) {
 		hand_back(runner, job, "drained", -1);
 	} else {

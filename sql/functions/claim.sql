@@ -4,6 +4,7 @@
 -- max_jobs due jobs for `worker`, in order of priority, then due time, at most limits[i] of
 -- kinds[i], and none whose version is above versions[i] (null: any).
 -- after[4 * (i - 1) + priority]: where to start looking, exclusive (null: from the head).
+-- issues: what the kind's schema of today, not that of the enqueue, says against a payload.
 -- found_by: how the claimer came to look: nudge, poll or sweep.
 --
 -- Nothing is claimed from a paused lane. Rows that another claimer has locked are passed
@@ -21,7 +22,7 @@ create or replace function outbox.claim(
 		job_id bigint, attempt smallint, kind text, payload json, max_attempts integer,
 		idempotency_key text, tenant_key text, subject_key text, correlation_id text,
 		traceparent text, metadata json, created_at timestamptz, trigger text, reason text,
-		version integer, priority smallint, due_at timestamptz)
+		version integer, priority smallint, due_at timestamptz, issues json)
 	language plpgsql
 	set search_path = pg_catalog, pg_temp
 	set plan_cache_mode = force_generic_plan
@@ -35,6 +36,7 @@ declare
 	now constant timestamptz := outbox.now();
 	prefix text; -- of idempotency keys
 	usual_attempts integer;
+	has_schema boolean;
 	part record;
 begin
 	select m.installation || '-' into prefix from outbox.meta m
@@ -47,7 +49,8 @@ begin
 		select d.kind, d.priority, d.quota, d.version, d.starting
 		from outbox.due_parts(kinds, limits, max_jobs, versions, after) d
 	loop
-		select coalesce(min(k.max_attempts), 8) into usual_attempts
+		select coalesce(min(k.max_attempts), 8), count(k.payload_schema) > 0
+		into usual_attempts, has_schema
 		from outbox.kind k where k.name = part.kind;
 		return query
 		with locked as materialized (
@@ -71,7 +74,8 @@ begin
 			coalesce(j.max_attempts, usual_attempts)::integer, prefix || t.job_id,
 			j.tenant_key, j.subject_key, j.correlation_id, j.traceparent, j.metadata,
 			j.created_at, case when a.job_id is null then 'automatic' else 'manual' end,
-			a.reason, t.version, part.priority, t.due_at
+			a.reason, t.version, part.priority, t.due_at,
+			case when has_schema then outbox.payload_issues(part.kind, j.payload) end
 		from made m
 		cross join taken t
 		join outbox.job j on j.id = t.job_id
