@@ -1,0 +1,273 @@
+/*
+ * outbox-sweep: what has to be done although nobody asks for it. Recovers the jobs of dead
+ * workers, fires schedules, cleans up.
+ */
+#include <string.h>
+
+#include "clock.h"
+#include "db.h"
+#include "link.h"
+#include "log.h"
+#include "loop.h"
+#include "program.h"
+#include "schedules.h"
+#include "sweep.h"
+#include "workers.h"
+
+static const char *events_endpoint;
+static int64_t interval_ms;
+static bool once;
+
+static const struct opt opts[] = {
+	{
+		.name = "interval",
+		.type = OPT_DURATION,
+		.value = &interval_ms,
+		.argument = "TIME",
+		.default_text = "5s",
+		.help = "time between two passes, varied by a fifth",
+		.min = 100,
+		.max = 3600000,
+	},
+	{
+		.name = "events",
+		.type = OPT_STRING,
+		.value = &events_endpoint,
+		.argument = "ENDPOINT",
+		.help = "where transitions are published, or none; default: events-sweep in the "
+				"runtime directory",
+	},
+	{
+		.name = "once",
+		.type = OPT_FLAG,
+		.value = &once,
+		.environment = "",
+		.help =
+			"one pass, then exit; recovers only claims whose worker is not registered",
+	},
+	{.name = NULL},
+};
+
+static const struct opt_program program = {
+	.name = "outbox-sweep",
+	.summary = "Recovers the jobs of dead workers, fires schedules, and cleans up.",
+	.usage = "[option ...]",
+	.tables = {opts, program_db_opts, program_link_opts, program_opts},
+};
+
+struct sweeper {
+	struct loop *loop;
+	struct db *db;
+	struct link *events;
+	struct loop_timer timer; /* starts the next pass */
+	struct workers workers;
+	struct schedules schedules;
+	bool collecting;
+	bool passed; /* at least once */
+	bool fired;  /* what was due, at least once */
+	bool draining;
+	int exit_code;
+};
+
+void sweep_log_failure(const char *event, const struct err *err)
+{
+	static struct log_limit limit;
+
+	if (log_allow(&limit, 5000) >= 0)
+		log_error(err_is_temporary(err) ? LOG_WARNING : LOG_ERROR, event, err);
+}
+
+/* ---- a pass */
+
+static bool is_passing(const struct sweeper *sweeper)
+{
+	return sweeper->workers.running > 0 || sweeper->collecting;
+}
+
+static void stop_if_done(struct sweeper *sweeper)
+{
+	bool stopping = sweeper->draining || (once && sweeper->passed && sweeper->fired);
+
+	/* without a connection, nothing that is running can end */
+	if (stopping && schedules_stop(&sweeper->schedules) &&
+		(!is_passing(sweeper) || !db_is_up(sweeper->db)))
+		loop_stop(sweeper->loop);
+}
+
+static void wait_for_next_pass(struct sweeper *sweeper)
+{
+	int64_t jitter_ms = (int64_t)random_below((uint64_t)interval_ms * 2 / 5 + 1);
+
+	loop_set_timer(sweeper->loop, &sweeper->timer,
+		(interval_ms * 4 / 5 + jitter_ms) * 1000);
+}
+
+static void on_part_done(void *ctx)
+{
+	struct sweeper *sweeper = ctx;
+
+	if (is_passing(sweeper))
+		return;
+	sweeper->passed = true;
+	wait_for_next_pass(sweeper);
+	stop_if_done(sweeper);
+}
+
+static void on_collected(void *ctx, PGresult *result, const struct err *err)
+{
+	struct sweeper *sweeper = ctx;
+
+	if (result == NULL)
+		sweep_log_failure("collect_failed", err);
+	else if (db_get_int4(result, 0, 0) > 0)
+		log_event(LOG_DEBUG, "collected", LOG_INT("claims", db_get_int4(result, 0, 0)));
+	sweeper->collecting = false;
+	on_part_done(sweeper);
+}
+
+static void collect(struct sweeper *sweeper)
+{
+	static const struct db_statement statement = {
+		.name = "collect",
+		.sql = "select outbox.collect_claims()",
+	};
+	struct db_params none;
+
+	db_params_init(&none);
+	sweeper->collecting = true;
+	db_query(sweeper->db, &statement, &none, on_collected, sweeper);
+}
+
+/* Recovery first, so that clean-up cannot starve it. */
+static void start_pass(void *ctx)
+{
+	struct sweeper *sweeper = ctx;
+
+	if (sweeper->draining || is_passing(sweeper) || !db_is_up(sweeper->db))
+		return; /* connecting starts a pass, too */
+	workers_look(&sweeper->workers);
+	collect(sweeper);
+}
+
+static void on_schedules_done(void *ctx)
+{
+	struct sweeper *sweeper = ctx;
+
+	sweeper->fired = true;
+	stop_if_done(sweeper);
+}
+
+/* ---- wiring */
+
+static void on_db_up(void *ctx)
+{
+	struct sweeper *sweeper = ctx;
+
+	log_event(LOG_INFO, "connected");
+	program_ready();
+	workers_forget(&sweeper->workers);
+	start_pass(sweeper);
+}
+
+static void on_db_down(void *ctx, const struct err *err)
+{
+	(void)ctx;
+	sweep_log_failure("disconnected", err);
+}
+
+static void on_db_fatal(void *ctx, const struct err *err)
+{
+	struct sweeper *sweeper = ctx;
+
+	sweeper->exit_code = program_fail(err);
+	loop_stop(sweeper->loop);
+}
+
+static void drain(void *ctx)
+{
+	struct sweeper *sweeper = ctx;
+
+	program_stopping();
+	sweeper->draining = true;
+	stop_if_done(sweeper);
+}
+
+/* Several sweepers may run on one host: only the first has the default endpoint. */
+static int open_events(struct sweeper *sweeper, struct err *err)
+{
+	struct link_options options = {.pattern = LINK_PUB, .writes = true};
+
+	if (events_endpoint != NULL && strcmp(events_endpoint, "none") == 0)
+		return 0;
+	sweeper->events = program_open_link(sweeper->loop, &options, events_endpoint,
+		"events-sweep", err);
+	if (sweeper->events == NULL && events_endpoint == NULL && err->class == ERR_TEMP) {
+		log_error(LOG_WARNING, "events_unavailable", err);
+		return 0;
+	}
+	return sweeper->events == NULL ? -1 : 0;
+}
+
+static int open_db(struct sweeper *sweeper, struct err *err)
+{
+	struct db_options options = {
+		.conninfo = program_db_options.conninfo,
+		.program = program.name,
+		.pooled = program_db_options.pooled,
+		.on_up = on_db_up,
+		.on_down = on_db_down,
+		.on_fatal = on_db_fatal,
+		.ctx = sweeper,
+	};
+
+	sweeper->db = db_new(sweeper->loop, &options, err);
+	return sweeper->db == NULL ? -1 : 0;
+}
+
+static int open_all(struct sweeper *sweeper, struct err *err)
+{
+	sweeper->loop = loop_new(err);
+	if (sweeper->loop == NULL)
+		return -1;
+	sweeper->timer = (struct loop_timer){.fn = start_pass, .ctx = sweeper};
+	if (program_handle_signals(sweeper->loop, drain, NULL, sweeper, err) < 0 ||
+		open_events(sweeper, err) < 0 || open_db(sweeper, err) < 0)
+		return -1;
+	sweeper->workers = (struct workers){
+		.db = sweeper->db,
+		.events = sweeper->events,
+		.interval_ms = interval_ms,
+		.on_done = on_part_done,
+		.ctx = sweeper,
+	};
+	sweeper->schedules = (struct schedules){
+		.loop = sweeper->loop,
+		.events = sweeper->events,
+		.interval_ms = interval_ms,
+		.on_done = on_schedules_done,
+		.on_fatal = on_db_fatal,
+		.ctx = sweeper,
+	};
+	return schedules_open(&sweeper->schedules, err);
+}
+
+static void close_all(struct sweeper *sweeper)
+{
+	workers_release(&sweeper->workers);
+	schedules_close(&sweeper->schedules);
+	link_free(sweeper->events);
+	db_free(sweeper->db);
+	loop_free(sweeper->loop);
+}
+
+int main(int argc, char **argv)
+{
+	static struct sweeper sweeper;
+	struct err err = ERR_INIT;
+
+	program_start_no_operands(&program, argc, argv);
+	if (open_all(&sweeper, &err) < 0 || loop_run(sweeper.loop, &err) < 0)
+		sweeper.exit_code = program_fail(&err);
+	close_all(&sweeper);
+	return sweeper.exit_code;
+}
