@@ -6,7 +6,7 @@
 -- commit_statements(job, commits): runs the named statements of the kind's manifest.
 -- commits: [{"name": "mark_welcomed", "args": ["u1"]}, …]; args are the statement's $1, $2, …
 -- as text, cast by the server to what the statement needs. Only what PREPARE takes can be a
--- statement: select, insert, update, delete, values, merge.
+-- statement: one select, insert, update, delete, values or merge, without a semicolon in it.
 create or replace function outbox.commit_statements(job outbox.job, commits text)
 	returns void language plpgsql
 	set plan_cache_mode = auto
@@ -31,6 +31,10 @@ begin
 			raise exception 'commit statement "%" is not declared for kind "%"', item.name, job.kind
 				using errcode = '42704';
 		end if;
+		if position(';' in rtrim(statement, E'; \t\r\n')) > 0 then
+			raise exception 'commit statement "%" contains a semicolon', item.name
+				using errcode = '42601';
+		end if;
 		select coalesce('(' || string_agg(quote_nullable(a.value), ', ' order by a.n) || ')', '')
 		into arguments
 		from pg_catalog.json_array_elements_text(item.args) with ordinality a (value, n);
@@ -46,23 +50,32 @@ end $$;
 -- enqueue_follow_ups(job, follow_ups): enqueues the documents of a handler: [{"kind",
 -- "payload", "dedupe_key", "dedupe", "tenant_key", "delay", "run_at", "priority",
 -- "max_attempts", "metadata", "version", "subject_key", "correlation_id", "traceparent"}].
--- Tenant, subject, correlation id and trace are those of the job unless given.
+-- Tenant, subject, correlation id and trace are those of the job unless given. Payload and
+-- metadata are stored byte for byte, whatever text they contain.
 create or replace function outbox.enqueue_follow_ups(job outbox.job, follow_ups text)
 	returns void language plpgsql
 	set search_path = pg_catalog, pg_temp
 as $$
 declare
-	item json;
+	mark constant text := gen_random_uuid();
+	marked json;
+	item jsonb; -- but for payload and metadata
 begin
 	if follow_ups is null then
 		return;
 	end if;
-	for item in
-		select f.value from json_array_elements(follow_ups::json) with ordinality f (value, n)
+	for marked in
+		select f.value
+		from json_array_elements(outbox.mark_escapes(follow_ups, mark)::json) with ordinality f (value, n)
 		order by f.n
 	loop
+		item := replace((marked::jsonb - 'payload' - 'metadata')::text, mark || '.', '');
+		if position(mark in item::text) > 0 then
+			raise exception 'a follow-up contains \u0000 or half of a surrogate pair outside its payload'
+				using errcode = '22P05';
+		end if;
 		perform outbox.enqueue_strict(
-			item ->> 'kind', (item -> 'payload')::text,
+			item ->> 'kind', outbox.unmark_escapes((marked -> 'payload')::text, mark),
 			dedupe_key => item ->> 'dedupe_key',
 			dedupe => coalesce(item ->> 'dedupe', 'forever'),
 			tenant_key => coalesce(item ->> 'tenant_key', job.tenant_key),
@@ -73,7 +86,7 @@ begin
 			run_at => (item ->> 'run_at')::timestamptz,
 			priority => coalesce((item ->> 'priority')::integer, 2),
 			max_attempts => (item ->> 'max_attempts')::integer,
-			metadata => item -> 'metadata',
+			metadata => outbox.unmark_escapes((marked -> 'metadata')::text, mark)::json,
 			version => (item ->> 'version')::integer);
 	end loop;
 end $$;

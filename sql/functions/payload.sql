@@ -351,22 +351,16 @@ create or replace function outbox.matches(root jsonb, schemas jsonb, value jsonb
 	where outbox.value_issues(root, s.value, matches.value, '', refs) = '[]' $$;
 
 -- unreadable_issues(document): which strings and names of a JSON text jsonb cannot hold.
--- The bad escapes are replaced by marks that nothing else contains; those are then looked up.
+-- The bad escapes are marked; then the marks are looked up.
 create or replace function outbox.unreadable_issues(document text)
 	returns jsonb language plpgsql volatile
 as $$
 declare
-	nul constant text := gen_random_uuid();
-	half constant text := gen_random_uuid();
-	high constant text := E'\\\\u[dD][89abAB][0-9a-fA-F]{2}';
-	low constant text := E'\\\\u[dD][c-fC-F][0-9a-fA-F]{2}';
+	mark constant text := gen_random_uuid();
 	marked jsonb;
 begin
-	-- first the escaped backslashes, so that each \u that is left is an escape
-	document := replace(replace(document, E'\\\\', E'\\u005c'), E'\\u0000', nul);
-	document := regexp_replace(document, format('%s(?!%s)|(?<!%1$s)%2$s', high, low), half, 'g');
 	begin
-		marked := document::jsonb;
+		marked := replace(outbox.mark_escapes(document, mark), mark || '.', '');
 	exception when others then
 		return outbox.issue('', 'cannot be read: ' || sqlerrm);
 	end;
@@ -383,15 +377,35 @@ begin
 					case jsonb_typeof(n.value) when 'array' then n.value end)
 					with ordinality e (value, n)) c (name, value)
 		), found (path, message) as (
-			select n.path, t.place || case when position(nul in t.text) > 0
-				then E'contains \\u0000' else 'contains half of a surrogate pair' end
+			select replace(n.path, mark, E'\\'), t.place || case
+				when position(mark || 'u0000' in t.text) > 0 then E'contains \\u0000'
+				else 'contains half of a surrogate pair' end
 			from node n cross join lateral (values ('', case jsonb_typeof(n.value)
 				when 'string' then n.value #>> '{}' end), ('has a name that ', n.name)) t (place, text)
-			where t.text ~ (nul || '|' || half))
-		select jsonb_agg(outbox.issue(replace(replace(f.path, nul, E'\\u0000'), half, E'\\ufffd'),
-			f.message) -> 0)
-		from found f), outbox.issue('', 'cannot be read'));
+			where position(mark in t.text) > 0)
+		select jsonb_agg(outbox.issue(f.path, f.message) -> 0) from found f), outbox.issue('', 'cannot be read'));
 end $$;
+
+-- mark_escapes(document, mark): the document with the escapes taken out on which the operators
+-- of json and the type jsonb fail: \u0000 becomes MARKu0000, and half of a surrogate pair, say
+-- \ud800, MARKud800. To know escapes from the text behind an escaped backslash, each \\ becomes
+-- \u005cMARK. (with the full stop). mark: text that nothing else contains.
+create or replace function outbox.mark_escapes(document text, mark text)
+	returns text language plpgsql immutable
+as $$
+declare
+	high constant text := 'u[dD][89abAB][0-9a-fA-F]{2}';
+	low constant text := 'u[dD][c-fC-F][0-9a-fA-F]{2}';
+begin
+	document := replace(document, E'\\\\', E'\\u005c' || mark || '.');
+	return regexp_replace(document, format(E'\\\\(u0000|%s(?!\\\\%s))|(?<!\\\\%1$s)\\\\(%2$s)', high, low),
+		mark || E'\\1\\2', 'g');
+end $$;
+
+-- unmark_escapes(fragment, mark): a fragment of JSON text as it was before mark_escapes.
+create or replace function outbox.unmark_escapes(fragment text, mark text)
+	returns text language sql immutable
+	as $$ select replace(replace(fragment, E'\\u005c' || mark || '.', E'\\\\'), mark, E'\\') $$;
 
 -- ---- the schema itself
 
