@@ -242,6 +242,19 @@ void claimer_back_off(struct claimer *claimer, const char *event, const struct e
 	loop_set_timer(claimer->loop, &claimer->due_timer, PAUSE_MAX_MS * 1000);
 }
 
+/* Where the next claim of a kind and priority may start. */
+static void note_claimed_to(struct claimer *claimer, const PGresult *result)
+{
+	for (int row = 0; row < PQntuples(result); row++) {
+		long wanted = wanted_find(&claimer->wanted, db_get_str(result, row, 6));
+		int64_t *claimed_to_us =
+			&claimer->wanted.kinds[wanted].claimed_to_us[get_priority(result, row) - 1];
+
+		if (*claimed_to_us < get_due_us(result, row))
+			*claimed_to_us = get_due_us(result, row);
+	}
+}
+
 static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 {
 	struct claimer *claimer = ctx;
@@ -255,13 +268,26 @@ static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 		if (err->class == ERR_UNAVAILABLE && !runner->gone)
 			members_greet(claimer, &runner->address);
 	} else {
+		scan_end(&claimer->scan, loop_now_us(claimer->loop), PQntuples(result));
 		note_exhausted(claimer, runner, result);
+		note_claimed_to(claimer, result);
 		if (PQntuples(result) > 0)
 			claimer->pause_ms = 0;
 		if (runner->gone || runner->epoch != claimer->claiming_epoch)
 			release_jobs(claimer, result);
 		else
 			send_jobs(claimer, runner, result);
+	}
+}
+
+static void start_at_positions(struct claimer *claimer, bool at_positions)
+{
+	for (size_t i = 0; i < claimer->parts_count; i++) {
+		struct claim_part *part = &claimer->parts[i];
+		long wanted = wanted_find(&claimer->wanted, part->kind);
+
+		part->after_us = at_positions ? claimer->wanted.kinds[wanted].claimed_to_us
+									  : NULL;
 	}
 }
 
@@ -278,6 +304,7 @@ static bool start_claim(struct claimer *claimer)
 	claimer->claiming_for = runner;
 	claimer->claiming_epoch = runner->epoch;
 	runner->served = ++claimer->claims;
+	start_at_positions(claimer, !scan_begin(&claimer->scan, loop_now_us(claimer->loop)));
 	send_claim(claimer->db, str_of(runner->worker), claimer->options.lane, claimer->parts,
 		claimer->parts_count, claimer->asked, claimer->found_by, on_claimed, claimer);
 	return true;
@@ -304,7 +331,7 @@ void claimer_pause(struct claimer *claimer)
 static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 {
 	struct claimer *claimer = ctx;
-	int64_t wait_us;
+	int64_t wait_us, head_wait_us;
 
 	claimer->looking = false;
 	if (result == NULL) {
@@ -316,6 +343,9 @@ static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 	/* a colleague sleeps with the lock, and may be taken away */
 	if (claimer->sleep.has_colleague && wait_us > COLLEAGUE_US)
 		wait_us = COLLEAGUE_US;
+	head_wait_us = scan_wait_us(&claimer->scan, loop_now_us(claimer->loop));
+	if (wait_us > 0 && head_wait_us < wait_us)
+		wait_us = head_wait_us > 0 ? head_wait_us : 1000;
 	wait_us = db_get_int8(result, 0, 0);
 	if (wait_us <= 0) {
 		/* due, and not to be had: another claimer has locked it, or it has just come */
@@ -341,6 +371,7 @@ void claimer_ask_next_due(struct claimer *claimer)
 	if (claimer->parts_count == 0)
 		return;
 	claimer->looking = true;
+	start_at_positions(claimer, claimer->scan.is_costly);
 	send_next_due(claimer->db, claimer->options.lane, claimer->parts,
 		claimer->parts_count, on_next_due, claimer);
 }

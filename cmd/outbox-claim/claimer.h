@@ -14,6 +14,7 @@
 #include "link.h"
 #include "loop.h"
 #include "runners.h"
+#include "scan.h"
 #include "sleep.h"
 #include "statements.h"
 #include "wanted.h"
@@ -53,6 +54,7 @@ struct claimer {
 	bool draining;
 
 	struct sleep sleep;
+	struct scan scan;
 
 	/* see members.h */
 	bool beating;          /* a beat statement is under way */

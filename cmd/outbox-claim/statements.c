@@ -1,6 +1,8 @@
 #include "statements.h"
 
+#include "clock.h"
 #include "json.h"
+#include "wanted.h"
 
 #define MAX_BYTES ((size_t)64 << 20) /* of one parameter */
 
@@ -134,8 +136,28 @@ void send_bye(struct db *db, struct str worker, db_result_fn *fn, void *ctx)
 
 /* What is asked for, as arrays. */
 struct parts_arrays {
-	struct buf kinds, limits, versions;
+	struct buf kinds, limits, versions, after;
 };
+
+#define START_EARLIER_US INT64_C(200000) /* for what commits a little late */
+
+/* Four instants a kind, null where nothing was claimed; no array at all from the head. */
+static void make_after(struct buf *bytes, const struct claim_part *parts, size_t count)
+{
+	struct db_array after;
+
+	db_array_begin(&after, bytes, DB_TIMESTAMPTZ);
+	for (size_t i = 0; i < count * WANTED_PRIORITIES; i++) {
+		const int64_t *after_us = parts[i / WANTED_PRIORITIES].after_us;
+		int64_t us = after_us == NULL ? 0 : after_us[i % WANTED_PRIORITIES];
+
+		if (us == 0)
+			db_array_null(&after);
+		else
+			db_array_int8(&after, us - START_EARLIER_US - CLOCK_PG_EPOCH_US);
+	}
+	db_array_end(&after);
+}
 
 static void make_parts(struct parts_arrays *arrays, const struct claim_part *parts,
 	size_t count)
@@ -145,6 +167,8 @@ static void make_parts(struct parts_arrays *arrays, const struct claim_part *par
 	buf_init(&arrays->kinds, MAX_BYTES);
 	buf_init(&arrays->limits, MAX_BYTES);
 	buf_init(&arrays->versions, MAX_BYTES);
+	buf_init(&arrays->after, MAX_BYTES);
+	make_after(&arrays->after, parts, count);
 	db_array_begin(&kinds, &arrays->kinds, DB_TEXT);
 	db_array_begin(&limits, &arrays->limits, DB_INT4);
 	db_array_begin(&versions, &arrays->versions, DB_INT4);
@@ -163,6 +187,7 @@ static void release_parts(struct parts_arrays *arrays)
 	buf_release(&arrays->kinds);
 	buf_release(&arrays->limits);
 	buf_release(&arrays->versions);
+	buf_release(&arrays->after);
 }
 
 void send_claim(struct db *db, struct str worker, const char *lane,
@@ -170,15 +195,15 @@ void send_claim(struct db *db, struct str worker, const char *lane,
 	db_result_fn *fn, void *ctx)
 {
 	static const Oid types[] = {DB_TEXT, DB_TEXT, DB_TEXT_ARRAY, DB_INT4_ARRAY, DB_INT4,
-		DB_TEXT, DB_INT4_ARRAY};
+		DB_TEXT, DB_INT4_ARRAY, DB_TIMESTAMPTZ_ARRAY};
 	static const struct db_statement statement = {
 		.name = "claim",
 		.sql =
 			"select claim_id, claim_index, claim_size, claimed_at, job_id, attempt, kind,"
 			" payload, max_attempts, idempotency_key, tenant_key, subject_key,"
-			" correlation_id, traceparent, metadata, created_at, trigger, reason, version, issues"
-			" from outbox.claim($1, $2, $3, $4, $5, $6, $7)",
-		.nparams = 7,
+			" correlation_id, traceparent, metadata, created_at, trigger, reason, version, issues, priority,"
+			" due_at from outbox.claim($1, $2, $3, $4, $5, $6, $7, $8)",
+		.nparams = 8,
 		.types = types,
 	};
 	struct parts_arrays arrays;
@@ -193,6 +218,7 @@ void send_claim(struct db *db, struct str worker, const char *lane,
 	db_bind_int4(&params, (int32_t)max_jobs);
 	db_bind_text(&params, str_of(found_by));
 	db_bind_array(&params, &arrays.versions);
+	db_bind_array(&params, &arrays.after);
 	db_query(db, &statement, &params, fn, ctx);
 	release_parts(&arrays);
 }
@@ -224,15 +250,26 @@ struct frame_job get_job(const PGresult *result, int row, struct str found_by)
 	};
 }
 
+int get_priority(const PGresult *result, int row)
+{
+	return db_get_int2(result, row, 20);
+}
+
+int64_t get_due_us(const PGresult *result, int row)
+{
+	return db_get_time_us(result, row, 21);
+}
+
 void send_next_due(struct db *db, const char *lane, const struct claim_part *parts,
 	size_t count, db_result_fn *fn, void *ctx)
 {
-	static const Oid types[] = {DB_TEXT, DB_TEXT_ARRAY, DB_INT4_ARRAY};
+	static const Oid types[] = {DB_TEXT, DB_TEXT_ARRAY, DB_INT4_ARRAY,
+		DB_TIMESTAMPTZ_ARRAY};
 	static const struct db_statement statement = {
 		.name = "next_due",
 		.sql = "select (extract(epoch from"
-			   " outbox.next_due($1, $2, $3) - outbox.now()) * 1000000)::bigint",
-		.nparams = 3,
+			   " outbox.next_due($1, $2, $3, $4) - outbox.now()) * 1000000)::bigint",
+		.nparams = 4,
 		.types = types,
 	};
 	struct parts_arrays arrays;
@@ -243,6 +280,7 @@ void send_next_due(struct db *db, const char *lane, const struct claim_part *par
 	db_bind_text(&params, str_of(lane));
 	db_bind_array(&params, &arrays.kinds);
 	db_bind_array(&params, &arrays.versions);
+	db_bind_array(&params, &arrays.after);
 	db_query(db, &statement, &params, fn, ctx);
 	release_parts(&arrays);
 }

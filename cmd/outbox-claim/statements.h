@@ -28,6 +28,8 @@ struct claim_part {
 	int64_t limit;
 	int64_t version; /* the runner's */
 	uint64_t round;  /* of the kind (wanted.h) when the claim began */
+	/* where to start, exclusive, by priority - 1: Unix microseconds; NULL: from the head */
+	const int64_t *after_us;
 };
 void send_claim(struct db *db, struct str worker, const char *lane,
 	const struct claim_part *parts, size_t count, int64_t max_jobs, const char *found_by,
@@ -35,6 +37,8 @@ void send_claim(struct db *db, struct str worker, const char *lane,
 
 /* A row of the answer; epoch and seq are for the sender to fill in. Views into result. */
 struct frame_job get_job(const PGresult *result, int row, struct str found_by);
+int get_priority(const PGresult *result, int row);
+int64_t get_due_us(const PGresult *result, int row);
 
 /* One row: microseconds until the next job of these is due, null when none is owed. */
 void send_next_due(struct db *db, const char *lane, const struct claim_part *parts,

@@ -11,11 +11,15 @@
 
 #include "buf.h"
 
+#define WANTED_PRIORITIES 4
+
 struct wanted_kind {
 	char *name;
 	bool may_be_due; /* look for it at the next chance */
 	bool was_nudged; /* because somebody said so, and not because of the clock */
 	uint64_t round;  /* rises with every reason to look */
+	/* the latest due time claimed so far, by priority - 1; Unix microseconds, 0: none */
+	int64_t claimed_to_us[WANTED_PRIORITIES];
 };
 
 struct wanted {

@@ -156,20 +156,23 @@ create or replace function outbox.probes(
 	where k.room > 0
 	$$;
 
--- next_due(lane, kinds, versions): when the next job of these kinds is due, or null when
--- none is owed. In the past: now. Reads only the first index entry of each priority.
+-- next_due(lane, kinds, versions, after): when the next job of these kinds is due, or null
+-- when none is owed. In the past: now. Reads the first index entry of each priority, or with
+-- `after` (as in claim) the first one behind it.
 create or replace function outbox.next_due(
-	lane text, kinds text[], versions integer[] default null)
+	lane text, kinds text[], versions integer[] default null,
+	after timestamptz[] default null)
 	returns timestamptz language sql stable
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
 	as $$
 	select min(h.due_at)
-	from unnest(kinds, versions) k (kind, version)
+	from unnest(kinds, versions) with ordinality k (kind, version, n)
 	cross join generate_series(1, 4) p (priority)
 	cross join lateral (
 		select r.due_at from outbox.ready r
 		where r.kind = k.kind and r.priority = p.priority::smallint
+			and r.due_at > coalesce(after[(4 * (k.n - 1) + p.priority)::integer], '-infinity')
 			and r.version <= coalesce(k.version, 2147483647)
 		order by r.due_at limit 1) h
 	where not exists (select from outbox.lane l where l.name = next_due.lane and l.paused)
