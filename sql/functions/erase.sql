@@ -7,6 +7,7 @@
 --   next       where the next step goes on; null: this was the last one
 -- Commit after each step, and start again from 0 until a pass erases nothing and leaves
 -- nothing: a transaction that was open meanwhile may have enqueued lower ids.
+-- The steps of a pass after the greatest id delete keys that have outlived their jobs.
 -- Locks: jobs in id order, then keys in their order.
 create or replace function outbox.erase_tenant(
 	tenant text, batch integer default 1000, after bigint default 0,
@@ -19,6 +20,7 @@ create or replace function outbox.erase_tenant(
 as $$
 #variable_conflict use_variable
 declare
+	greatest_id constant bigint := 9223372036854775807;
 	upto bigint;
 	ids bigint[];
 	owed bigint[];
@@ -32,8 +34,13 @@ begin
 			using errcode = '22023';
 	end if;
 	perform outbox.require_read_committed();
-	next := outbox.last_id_of_step(after, batch);
-	upto := coalesce(next, 9223372036854775807);
+	if after = greatest_id then
+		erased := 0;
+		in_flight := 0;
+		next := case when outbox.erase_keys(tenant, batch) = batch then after end;
+		return;
+	end if;
+	upto := coalesce(outbox.last_id_of_step(after, batch), greatest_id);
 	ids := array(
 		select j.id from outbox.job j
 		where j.id > after and j.id <= upto and j.tenant_key = tenant
@@ -51,9 +58,7 @@ begin
 	in_flight := cardinality(running);
 	erased := outbox.erase_jobs(tenant, after, upto,
 		array(select i.id from unnest(ids) i (id) where i.id <> all (running)));
-	if next is null and outbox.erase_keys(tenant, batch) = batch then
-		next := upto; -- there may be more keys
-	end if;
+	next := upto;
 end $$;
 
 -- last_id_of_step(after, batch): the id that ends a step: it has at most `batch` jobs and about

@@ -153,9 +153,10 @@ begin
 	perform outbox.nudge(job.kind);
 end $$;
 
--- act_on_ids(action, ids, …): cancel, replay, resend or retry_now of each job, in the order of
--- the ids, whatever order they come in, so that two callers wait for each other and do not
--- deadlock. attempts: of resend.
+-- act_on_ids(action, ids, …): cancel, replay, resend or retry_now of each job. attempts: of
+-- resend. The locks are taken in one order whatever order the ids come in, first all jobs by
+-- id, then their keys by tenant and key, as enqueue_many does: so callers wait for each other
+-- and do not deadlock.
 create or replace function outbox.act_on_ids(
 	action text, ids bigint[], triggered_by text default null, reason text default null,
 	attempts integer default 1, tenant text default null, no_tenant boolean default false)
@@ -166,8 +167,14 @@ begin
 		raise exception 'action % must be cancel, replay, resend or retry_now',
 			quote_nullable(action) using errcode = '22023';
 	end if;
+	perform from outbox.job j
+	where j.id = any (ids) and outbox.in_scope(j.tenant_key, tenant, no_tenant)
+	order by j.id for update;
 	for job_id in
-		select distinct i.id from unnest(ids) i (id) where i.id is not null order by i.id
+		select i.id from (select distinct unnest(ids)) i (id)
+		left join outbox.job j on j.id = i.id
+		where i.id is not null
+		order by coalesce(j.tenant_key, ''), j.dedupe_key nulls first, i.id
 	loop
 		blocking_id := null;
 		if action = 'cancel' then

@@ -187,7 +187,7 @@ select is(r.status, 'rearmed', 'retry_now, its tenant')
 select is(r.status, 'rearmed', 'retry_now, without a tenant')
 	from outbox.retry_now(:free, no_tenant => true) r;
 select results_eq(format('select status from outbox.act_on_ids(''cancel'', array[%s, %s],
-	tenant => ''ours'')', :ours, :free), $$ values ('cancelled'), ('not_found') $$,
+	tenant => ''ours'') order by job_id', :ours, :free), $$ values ('cancelled'), ('not_found') $$,
 	'many: each by itself');
 
 -- ---- dedupe keys
@@ -211,10 +211,11 @@ select is(r.status, 'occupied_key', 'now the other one is refused') from outbox.
 select array_agg(id order by id) as many from outbox.enqueue_many(array['ten'],
 	array_fill('{}'::text, array[5])) \gset
 select results_eq(format('select job_id, status from outbox.act_on_ids(''cancel'',
-	array(select i from unnest(%L::bigint[]) i order by i desc) || 1::bigint)', :'many'),
+	array(select i from unnest(%L::bigint[]) i order by i desc) || 1::bigint) order by 1',
+	:'many'),
 	format('select 1::bigint, ''not_found'' union all
 		select i, ''cancelled'' from unnest(%L::bigint[]) i order by 1', :'many'),
-	'ids are taken in their order');
+	'each id once, by its order');
 select throws_ok($$ select * from outbox.act_on_ids('delete', '{}') $$, '22023', null,
 	'an unknown action is refused');
 select throws_ok($$ select * from outbox.act_on_matching('replay', null) $$, '22023',
