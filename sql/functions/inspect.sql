@@ -68,6 +68,24 @@ begin
 		place_at, place_id;
 end $$;
 
+-- moment(text): an instant as people write it: what PostgreSQL reads as one, or how long ago it
+-- was: 90s, 15m, 2h, 7d.
+create or replace function outbox.moment(moment text)
+	returns timestamptz language sql stable
+	set search_path = pg_catalog, pg_temp
+	as $$ select case when moment ~ '^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$'
+		then outbox.now() - moment::interval else moment::timestamptz end $$;
+
+-- span(…): a range of such instants for list_jobs; null when no end is given.
+create or replace function outbox.span(at_or_after text, after text, at_or_before text, before text)
+	returns tstzrange language sql stable
+	set search_path = pg_catalog, pg_temp
+	as $$ select case when coalesce(at_or_after, after, at_or_before, before) is not null
+		then tstzrange(outbox.moment(coalesce(at_or_after, after)),
+			outbox.moment(coalesce(at_or_before, before)),
+			case when after is null then '[' else '(' end
+			|| case when before is null then ']' else ')' end) end $$;
+
 -- list_order(state, by_finish): the order of a list, by name.
 create or replace function outbox.list_order(state text, by_finish boolean)
 	returns text language plpgsql immutable parallel safe
