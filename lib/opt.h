@@ -49,7 +49,7 @@ struct opt_program {
 	const char *name;            /* "outbox-run" */
 	const char *summary;         /* one line for --help */
 	const char *usage;           /* what follows the name: "[option ...]" */
-	const struct opt *tables[4]; /* own options, then shared ones; NULL ends */
+	const struct opt *tables[5]; /* own options, then shared ones; NULL ends */
 };
 
 /*

@@ -1,5 +1,6 @@
 #include "command.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,7 +11,11 @@
 
 int command_start(const struct opt_program *program, int argc, char **argv)
 {
-	return program_start(program, argc, argv);
+	int first = program_start(program, argc, argv);
+
+	/* `outbox list | head` ends quietly; libpq looks after its own sockets */
+	signal(SIGPIPE, SIG_DFL);
+	return first;
 }
 
 int command_start_operands(const struct opt_program *program, int argc, char **argv,

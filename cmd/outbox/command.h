@@ -10,6 +10,10 @@
 #include "err.h"
 #include "opt.h"
 
+/* The exit code, besides 0 and those of sysexits, when what was asked for is refused or not
+ * there. */
+#define EXIT_REFUSED 1
+
 struct command {
 	const char *name;
 	const char *summary; /* one line for `outbox --help` */
@@ -17,8 +21,26 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
+extern const struct command command_backlog;
+extern const struct command command_cancel;
+extern const struct command command_count;
+extern const struct command command_doctor;
+extern const struct command command_enqueue;
+extern const struct command command_erase_tenant;
+extern const struct command command_explain;
+extern const struct command command_history;
 extern const struct command command_keygen;
+extern const struct command command_list;
 extern const struct command command_migrate;
+extern const struct command command_replay;
+extern const struct command command_resend;
+extern const struct command command_retry_now;
+extern const struct command command_schedule;
+extern const struct command command_show;
+extern const struct command command_stats;
+extern const struct command command_tail;
+extern const struct command command_verify;
+extern const struct command command_watch;
 
 /* Parses the options; a wrong command line prints what is wrong and exits with EX_USAGE.
  * Returns the index of the first operand. */

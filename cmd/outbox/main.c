@@ -9,8 +9,22 @@
 #include "version.h"
 
 static const struct command *const commands[] = {
+	&command_backlog,
+	&command_cancel,
+	&command_count,
+	&command_enqueue,
+	&command_erase_tenant,
+	&command_explain,
+	&command_history,
 	&command_keygen,
+	&command_list,
 	&command_migrate,
+	&command_replay,
+	&command_resend,
+	&command_retry_now,
+	&command_show,
+	&command_stats,
+	&command_watch,
 };
 
 #define COMMANDS_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -26,6 +40,17 @@ static void print_help(FILE *out)
 	fprintf(out,
 		"\n`outbox COMMAND --help` lists the options of a command; "
 		"see also outbox(1) and outbox(7).\n");
+}
+
+/* What was printed counts only when it was written. */
+static int run_command(const struct command *command, int argc, char **argv)
+{
+	int code = command->run(argc, argv);
+
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	fprintf(stderr, "outbox %s: could not write to stdout\n", command->name);
+	return EX_IOERR;
 }
 
 int main(int argc, char **argv)
@@ -46,7 +71,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < COMMANDS_COUNT; i++)
 		if (strcmp(name, commands[i]->name) == 0)
-			return commands[i]->run(argc - 1, argv + 1);
+			return run_command(commands[i], argc - 1, argv + 1);
 	fprintf(stderr, "outbox: unknown command \"%s\"\ntry \"outbox --help\"\n", name);
 	return EX_USAGE;
 }
