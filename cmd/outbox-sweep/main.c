@@ -10,6 +10,7 @@
 #include "log.h"
 #include "loop.h"
 #include "program.h"
+#include "retention.h"
 #include "schedules.h"
 #include "sweep.h"
 #include "workers.h"
@@ -17,6 +18,8 @@
 static const char *events_endpoint;
 static int64_t interval_ms;
 static bool once;
+static bool with_retention;
+static int64_t retention_batch;
 
 static const struct opt opts[] = {
 	{
@@ -36,6 +39,23 @@ static const struct opt opts[] = {
 		.argument = "ENDPOINT",
 		.help = "where transitions are published, or none; default: events-sweep in the "
 				"runtime directory",
+	},
+	{
+		.name = "retention",
+		.type = OPT_FLAG,
+		.value = &with_retention,
+		.default_text = "1",
+		.help = "delete what is past its time",
+	},
+	{
+		.name = "retention-batch",
+		.type = OPT_INTEGER,
+		.value = &retention_batch,
+		.argument = "N",
+		.default_text = "1000",
+		.help = "rows that one step of that looks at",
+		.min = 1,
+		.max = 100000,
 	},
 	{
 		.name = "once",
@@ -62,9 +82,11 @@ struct sweeper {
 	struct loop_timer timer; /* starts the next pass */
 	struct workers workers;
 	struct schedules schedules;
+	struct retention retention;
 	bool collecting;
-	bool passed; /* at least once */
-	bool fired;  /* what was due, at least once */
+	bool passed;  /* at least once */
+	bool cleaned; /* what was past its time, at least once */
+	bool fired;   /* what was due, at least once */
 	bool draining;
 	int exit_code;
 };
@@ -84,13 +106,22 @@ static bool is_passing(const struct sweeper *sweeper)
 	return sweeper->workers.running > 0 || sweeper->collecting;
 }
 
+static bool is_done_once(const struct sweeper *sweeper)
+{
+	return once && sweeper->passed && sweeper->fired &&
+		(sweeper->cleaned || !with_retention);
+}
+
 static void stop_if_done(struct sweeper *sweeper)
 {
-	bool stopping = sweeper->draining || (once && sweeper->passed && sweeper->fired);
+	if (!sweeper->draining && !is_done_once(sweeper))
+		return;
 
+	bool schedules_stopped = schedules_stop(&sweeper->schedules);
+	bool retention_stopped = retention_stop(&sweeper->retention);
 	/* without a connection, nothing that is running can end */
-	if (stopping && schedules_stop(&sweeper->schedules) &&
-		(!is_passing(sweeper) || !db_is_up(sweeper->db)))
+	if (schedules_stopped &&
+		((retention_stopped && !is_passing(sweeper)) || !db_is_up(sweeper->db)))
 		loop_stop(sweeper->loop);
 }
 
@@ -110,6 +141,16 @@ static void on_part_done(void *ctx)
 		return;
 	sweeper->passed = true;
 	wait_for_next_pass(sweeper);
+	if (with_retention && !sweeper->draining)
+		retention_start(&sweeper->retention);
+	stop_if_done(sweeper);
+}
+
+static void on_retention_done(void *ctx)
+{
+	struct sweeper *sweeper = ctx;
+
+	sweeper->cleaned = true;
 	stop_if_done(sweeper);
 }
 
@@ -238,6 +279,14 @@ static int open_all(struct sweeper *sweeper, struct err *err)
 		.events = sweeper->events,
 		.interval_ms = interval_ms,
 		.on_done = on_part_done,
+		.ctx = sweeper,
+	};
+	sweeper->retention = (struct retention){
+		.loop = sweeper->loop,
+		.db = sweeper->db,
+		.events = sweeper->events,
+		.batch = retention_batch,
+		.on_done = on_retention_done,
 		.ctx = sweeper,
 	};
 	sweeper->schedules = (struct schedules){
