@@ -25,6 +25,9 @@ static void handler_init(struct handler *handler, const char *kind, const char *
 		.lane = mem_strdup("default"),
 		.timeout_ms = HANDLER_TIMEOUT_MS,
 		.grace_ms = HANDLER_GRACE_MS,
+		.mode = HANDLER_EXEC,
+		.processes = 1,
+		.window = HANDLER_STREAM_WINDOW,
 	};
 }
 

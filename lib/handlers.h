@@ -20,6 +20,12 @@
 
 #define HANDLER_TIMEOUT_MS 30000
 #define HANDLER_GRACE_MS 5000
+#define HANDLER_STREAM_WINDOW 64
+
+enum handler_mode {
+	HANDLER_EXEC,   /* a process an attempt */
+	HANDLER_STREAM, /* resident processes that are given one attempt after the other */
+};
 
 struct handler { /* one kind; strings are owned */
 	char *kind;
@@ -32,6 +38,9 @@ struct handler { /* one kind; strings are owned */
 	int64_t grace_ms;   /* … and after this KILL */
 	int64_t
 		concurrency; /* most attempts at once in one runner; 0: as many as it has slots */
+	enum handler_mode mode;
+	int64_t processes; /* HANDLER_STREAM: so many */
+	int64_t window;    /* HANDLER_STREAM: most attempts in one of them at once */
 	struct child_limits limits;
 	bool set_user;
 	uid_t uid;
