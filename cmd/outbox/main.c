@@ -22,6 +22,7 @@ static const struct command *const commands[] = {
 	&command_replay,
 	&command_resend,
 	&command_retry_now,
+	&command_schedule,
 	&command_show,
 	&command_stats,
 	&command_watch,
