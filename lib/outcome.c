@@ -282,7 +282,7 @@ static size_t find_member(struct str key)
 }
 
 static int get_members(struct json_reader *reader, struct outcome_document *document,
-	struct err *err)
+	bool needs_outcome, struct err *err)
 {
 	bool seen[MEMBERS] = {false};
 	struct str key, value;
@@ -297,7 +297,7 @@ static int get_members(struct json_reader *reader, struct outcome_document *docu
 		if (members[i].get(document, value, err) != 0)
 			return err_prefix(err, "\"%s\"", members[i].name);
 	}
-	if (!seen[0])
+	if (needs_outcome && !seen[0])
 		return err_set(err, ERR_DATA, "there is no \"outcome\"");
 	if (document->outcome != OUTCOME_OK &&
 		(document->commit != NULL || document->enqueue != NULL))
@@ -306,23 +306,37 @@ static int get_members(struct json_reader *reader, struct outcome_document *docu
 	return 0;
 }
 
-int outcome_document_parse(const char *text, size_t count,
+static int read_object(struct str object, bool needs_outcome,
 	struct outcome_document *document, struct err *err)
 {
 	struct json_reader reader;
 
+	*document = (struct outcome_document){.after_ms = -1};
+	if (!json_read_begin(&reader, object, '{'))
+		return err_set(err, ERR_DATA, "not an object");
+	if (get_members(&reader, document, needs_outcome, err) == 0)
+		return 0;
+	outcome_document_release(document);
+	return -1;
+}
+
+int outcome_document_read(struct str object, struct outcome_document *document,
+	struct err *err)
+{
+	return read_object(object, false, document, err);
+}
+
+int outcome_document_parse(const char *text, size_t count,
+	struct outcome_document *document, struct err *err)
+{
 	*document = (struct outcome_document){.after_ms = -1};
 	if (count > OUTCOME_MAX_DOCUMENT)
 		return err_set(err, ERR_DATA, "the outcome document has more than %zu bytes",
 			OUTCOME_MAX_DOCUMENT);
 	if (!json_is_valid(text, count, OUTCOME_MAX_DEPTH))
 		return err_set(err, ERR_DATA, "the outcome document is not one JSON value");
-	if (!json_read_begin(&reader, (struct str){text, count}, '{'))
-		return err_set(err, ERR_DATA, "the outcome document is not an object");
-	if (get_members(&reader, document, err) != 0) {
-		outcome_document_release(document);
+	if (read_object((struct str){text, count}, true, document, err) != 0)
 		return err_prefix(err, "in the outcome document");
-	}
 	return 0;
 }
 

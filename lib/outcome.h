@@ -53,6 +53,10 @@ void outcome_document_release(struct outcome_document *document);
 int outcome_document_parse(const char *text, size_t count,
 	struct outcome_document *document, struct err *err);
 
+/* The same for an object that json_is_valid has accepted, where none means "ok". */
+int outcome_document_read(struct str object, struct outcome_document *document,
+	struct err *err);
+
 /* The built-in table: 0 ok; 64, 65, 76, 77, 78, 100 fail; all else retry. The code is
  * "exit_N" or "signal_N" (empty for ok); code needs 16 bytes. signal_number 0: exited. */
 enum outcome outcome_of_exit(int exit_status, int signal_number, char *code, size_t size);
