@@ -100,6 +100,7 @@ struct frame_hello {
 struct frame_credit_kind {
 	struct str kind;
 	int64_t count; /* so many more of this kind after last_seq */
+	int64_t held;  /* so many of it wait or run there now */
 };
 struct frame_credit {
 	int64_t epoch;

@@ -68,6 +68,7 @@ static const struct frame_field hello_fields[] = {
 static const struct frame_field credit_kind_fields[] = {
 	TEXT(frame_credit_kind, kind),
 	INT(frame_credit_kind, count),
+	INT(frame_credit_kind, held),
 };
 static const struct frame_layout credit_kind_layout = LAYOUT("credit kind",
 	frame_credit_kind, credit_kind_fields);

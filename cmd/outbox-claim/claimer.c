@@ -1,6 +1,7 @@
 #include "claimer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "log.h"
@@ -35,8 +36,51 @@ static void add_part(struct claimer *claimer, const struct wanted_kind *kind,
 	};
 }
 
-/* What this runner has room for among the kinds that may be due, as the claim's parts. */
-static void choose_parts(struct claimer *claimer, const struct runner *runner)
+/* A runner that has been silent for two beats may be stopped or cut off. */
+static bool may_be_given(const struct claimer *claimer, const struct runner *runner)
+{
+	int64_t silent_us = loop_now_us(claimer->loop) - runner->heard_us;
+
+	return runner->state == RUNNER_READY && !runner->gone && !runner->draining &&
+		runner_room(runner) > 0 && silent_us < claimer->options.lease_ms * 1000 * 2 / 3;
+}
+
+static bool is_reserved(const struct claimer *claimer, const char *kind)
+{
+	for (size_t i = 0; i < claimer->options.reserves_count; i++)
+		if (strcmp(claimer->options.reserves[i].kind, kind) == 0)
+			return true;
+	return false;
+}
+
+static int64_t at_least_zero(int64_t value)
+{
+	return value > 0 ? value : 0;
+}
+
+/* What kinds without a reserve may take: the room of all runners less what is kept free. */
+static int64_t unreserved_room(const struct claimer *claimer)
+{
+	int64_t room = 0;
+
+	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next)
+		if (may_be_given(claimer, r))
+			room += runner_room(r);
+	for (size_t i = 0; i < claimer->options.reserves_count; i++) {
+		const struct reserve *reserve = &claimer->options.reserves[i];
+
+		room -= at_least_zero(
+			reserve->count - runners_in_flight(&claimer->runners, str_of(reserve->kind)));
+	}
+	return at_least_zero(room);
+}
+
+/*
+ * What this runner has room for among the kinds that may be due, as the claim's parts: those
+ * with a reserve or those without, as one claim cannot hold both limits.
+ */
+static void choose_class(struct claimer *claimer, const struct runner *runner,
+	bool reserved)
 {
 	claimer->parts_count = 0;
 	claimer->found_by = "poll";
@@ -48,7 +92,8 @@ static void choose_parts(struct claimer *claimer, const struct runner *runner)
 		if (index < 0 || room == 0)
 			continue;
 		const struct wanted_kind *wanted = &claimer->wanted.kinds[index];
-		if (!wanted->may_be_due || kind->passed == wanted->round)
+		if (!wanted->may_be_due || kind->passed == wanted->round ||
+			is_reserved(claimer, kind->name) != reserved)
 			continue;
 		if (wanted->was_nudged)
 			claimer->found_by = "nudge";
@@ -56,13 +101,20 @@ static void choose_parts(struct claimer *claimer, const struct runner *runner)
 	}
 }
 
-/* A runner that has been silent for two beats may be stopped or cut off. */
-static bool may_be_given(const struct claimer *claimer, const struct runner *runner)
+static void choose_parts(struct claimer *claimer, const struct runner *runner)
 {
-	int64_t silent_us = loop_now_us(claimer->loop) - runner->heard_us;
-
-	return runner->state == RUNNER_READY && !runner->gone && !runner->draining &&
-		runner_room(runner) > 0 && silent_us < claimer->options.lease_ms * 1000 * 2 / 3;
+	claimer->asked = runner_room(runner);
+	if (claimer->options.reserves_count > 0) {
+		choose_class(claimer, runner, true);
+		if (claimer->parts_count > 0)
+			return;
+		int64_t most = unreserved_room(claimer);
+		if (claimer->asked > most)
+			claimer->asked = most;
+	}
+	choose_class(claimer, runner, false);
+	if (claimer->asked == 0)
+		claimer->parts_count = 0;
 }
 
 /* The runner with the most room that can run something which may be due; among equals the
@@ -297,7 +349,6 @@ static bool start_claim(struct claimer *claimer)
 
 	if (runner == NULL)
 		return false;
-	claimer->asked = runner_room(runner);
 	if (claimer->asked > claimer->options.batch)
 		claimer->asked = claimer->options.batch;
 	claimer->looking = true;

@@ -19,12 +19,19 @@
 #include "statements.h"
 #include "wanted.h"
 
+struct reserve { /* room that is kept for a kind, over all runners */
+	char *kind;
+	int64_t count;
+};
+
 struct claimer_options {
 	const char *id; /* incarnation */
 	const char *lane;
 	int64_t lease_ms;
 	int64_t batch; /* most jobs a claim */
 	bool pooled;   /* the database is behind a transaction pooler */
+	const struct reserve *reserves;
+	size_t reserves_count;
 };
 
 struct claimer {

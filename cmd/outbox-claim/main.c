@@ -2,6 +2,8 @@
  * outbox-claim: claims jobs for the runners that are connected to it.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "claimer.h"
 #include "frame.h"
@@ -9,9 +11,12 @@
 #include "members.h"
 #include "pipe.h"
 #include "program.h"
+#include "text.h"
+#include "units.h"
 
 #define DEFAULT_LEASE_MS 30000
 #define PIPE_LEASE_MS 3600000 /* nobody can prolong the lease of a pipe */
+#define MAX_RESERVES 100
 #define STAY_US \
 	INT64_C(1000000) /* after TERM: time for runners to say that they drain too */
 
@@ -24,6 +29,8 @@ static int64_t grace_ms;
 static bool once;
 static int64_t limit;
 static struct opt_list kinds;
+static struct opt_list reserve_texts;
+static struct reserve reserves[MAX_RESERVES];
 
 static const struct opt opts[] = {
 	{
@@ -58,6 +65,13 @@ static const struct opt opts[] = {
 			"how long a runner is trusted without a beat; default 30s, with --once 1h",
 		.min = 1000,
 		.max = 86400000,
+	},
+	{
+		.name = "reserve",
+		.type = OPT_LIST,
+		.value = &reserve_texts,
+		.argument = "KIND=N",
+		.help = "keep room for N jobs of this kind whatever else waits; may be repeated",
 	},
 	{
 		.name = "batch",
@@ -262,6 +276,28 @@ static void on_turn(void *ctx)
 
 /* ---- wiring */
 
+/* KIND=N */
+static int parse_reserve(const char *text, struct reserve *reserve, struct err *err)
+{
+	const char *equals = strchr(text, '=');
+
+	if (equals == NULL || !text_is_kind(text, (size_t)(equals - text)) ||
+		units_parse_integer(equals + 1, 1, 1000000, &reserve->count, err) < 0)
+		return err_set(err, ERR_USAGE, "--reserve \"%s\" is not KIND=N", text);
+	reserve->kind = mem_strndup(text, (size_t)(equals - text));
+	return 0;
+}
+
+static int parse_reserves(struct err *err)
+{
+	if (reserve_texts.count > MAX_RESERVES)
+		return err_set(err, ERR_USAGE, "more than %d times --reserve", MAX_RESERVES);
+	for (size_t i = 0; i < reserve_texts.count; i++)
+		if (parse_reserve(reserve_texts.items[i], &reserves[i], err) < 0)
+			return -1;
+	return 0;
+}
+
 static int check_options(struct err *err)
 {
 	bool is_pipe = jobs_endpoint != NULL && link_is_stdio_endpoint(jobs_endpoint);
@@ -272,7 +308,7 @@ static int check_options(struct err *err)
 		return err_set(err, ERR_USAGE, "--kind goes with --once");
 	if (lease_ms == 0)
 		lease_ms = once ? PIPE_LEASE_MS : DEFAULT_LEASE_MS;
-	return 0;
+	return parse_reserves(err);
 }
 
 static void set_up(struct app *app)
@@ -283,6 +319,8 @@ static void set_up(struct app *app)
 		.lease_ms = lease_ms,
 		.batch = batch,
 		.pooled = program_db_options.pooled,
+		.reserves = reserves,
+		.reserves_count = reserve_texts.count,
 	};
 
 	claimer_init(&app->claimer, &claimer);
@@ -367,6 +405,9 @@ static void close_all(struct app *app)
 	db_free(app->db);
 	loop_free(app->loop);
 	opt_list_release(&kinds);
+	for (size_t i = 0; i < reserve_texts.count; i++)
+		free(reserves[i].kind);
+	opt_list_release(&reserve_texts);
 }
 
 int main(int argc, char **argv)

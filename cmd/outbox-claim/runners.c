@@ -84,6 +84,7 @@ void runner_regreet(struct runner *runner, int64_t epoch)
 	for (size_t i = 0; i < runner->kinds_count; i++) {
 		runner->kinds[i].credit = 0;
 		runner->kinds[i].sent = 0;
+		runner->kinds[i].held = 0;
 	}
 	buf_clear(&runner->hello);
 }
@@ -150,8 +151,10 @@ bool runner_take_credit(struct runner *runner, const struct frame_credit *credit
 	for (size_t i = 0; i < credit->kinds_count; i++) {
 		int64_t kind = runner_find_kind(runner, credit->kinds[i].kind);
 
-		if (kind >= 0)
+		if (kind >= 0) {
 			runner->kinds[kind].credit = credit->kinds[i].count;
+			runner->kinds[kind].held = credit->kinds[i].held;
+		}
 	}
 	return true;
 }
@@ -172,6 +175,19 @@ int64_t runner_kind_room(const struct runner *runner, size_t kind)
 	int64_t total = runner_room(runner);
 
 	return at_least_zero(room < total ? room : total);
+}
+
+int64_t runners_in_flight(const struct runners *runners, struct str kind)
+{
+	int64_t in_flight = 0;
+
+	for (const struct runner *r = runners->first; r != NULL; r = r->next) {
+		int64_t index = runner_find_kind(r, kind);
+
+		if (index >= 0 && !r->gone)
+			in_flight += r->kinds[index].held + r->kinds[index].sent;
+	}
+	return in_flight;
 }
 
 static void grow_in_transit(struct runner *runner)

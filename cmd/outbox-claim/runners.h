@@ -17,6 +17,7 @@ struct runner_kind {
 	char *name;
 	int64_t version;
 	int64_t credit; /* so many more of it after the runner's last_seq */
+	int64_t held;   /* so many of it were there at last_seq */
 	int64_t sent;   /* so many of it were sent after last_seq */
 	uint64_t
 		passed; /* the round (wanted.h) in which it found too little for its version */
@@ -77,6 +78,9 @@ bool runner_take_credit(struct runner *runner, const struct frame_credit *credit
 /* How many more jobs it can take: in all, and of a kind. Never negative. */
 int64_t runner_room(const struct runner *runner);
 int64_t runner_kind_room(const struct runner *runner, size_t kind);
+
+/* How many of a kind are there or on their way. */
+int64_t runners_in_flight(const struct runners *runners, struct str kind);
 
 /* Index of the kind, or -1. */
 int64_t runner_find_kind(const struct runner *runner, struct str kind);

@@ -159,6 +159,8 @@ static void send_credit(struct claimer *claimer)
 		claimer->granted_kinds[i] = runner_kind_capacity(runner, i, claimer->granted);
 		kinds[i].kind = str_of(runner->handlers->items[i].kind);
 		kinds[i].count = (int64_t)claimer->granted_kinds[i];
+		kinds[i].held =
+			(int64_t)(runner->kinds[i].running + runner->kinds[i].queued);
 	}
 	const struct frame_credit credit = {
 		.epoch = claimer->epoch,
