@@ -55,14 +55,16 @@ LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm
 
 # ---- building
 
-.PHONY: all tests check check-unit check-sql check-e2e check-fault demo bench install \
-	uninstall lint format asan clean FORCE
+.PHONY: all tests bench-tools check check-unit check-sql check-e2e check-fault demo bench \
+	bench-peers install uninstall lint format asan clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: $(PROGRAMS:%=$(B)/%)
 
 tests: all $(UNIT_TESTS) $(TEST_TOOLS)
+
+bench-tools: all $(filter $(B)/tests/bench/%,$(TEST_TOOLS))
 
 $(B)/liboutbox.a: $(LIB_OBJECTS)
 	$(call say,AR,$@)
@@ -113,6 +115,13 @@ $(TEST_TOOLS): $(B)/%: $(B)/%.o $(B)/liboutbox.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
+# What a benchmark executes thousands of times is to cost nothing by itself. (A static program
+# cannot be instrumented.)
+ifeq ($(SANITIZE),)
+$(B)/tests/bench/noop: ALL_LDFLAGS := -static
+$(B)/tests/bench/noop: LIBS :=
+endif
+
 asan:
 	$(Q)$(MAKE) SANITIZE=address,undefined B=$(B)/address-undefined tests
 
@@ -136,8 +145,13 @@ demo:
 
 bench:
 	$(Q)scripts/deps bench
-	$(Q)$(MAKE) tests
+	$(Q)$(MAKE) bench-tools
 	$(Q)B=$(B) scripts/bench
+
+bench-peers:
+	$(Q)scripts/deps bench
+	$(Q)$(MAKE) bench-tools
+	$(Q)B=$(B) scripts/bench-peers
 
 lint:
 	$(Q)scripts/deps lint
