@@ -124,7 +124,7 @@ create or replace function outbox.list_source(order_by text, state text)
 		when 'created' then
 			'select null::timestamptz as at, j.id as job_id, null::smallint as attempt
 			from outbox.job j
-			where $7 is null or not isfinite(lower($7)) or j.id >= outbox.id_at(lower($7))'
+			where j.id >= coalesce(case when isfinite(lower($7)) then outbox.id_at(lower($7)) end, 0)'
 	end
 	$$;
 

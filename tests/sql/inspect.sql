@@ -51,7 +51,7 @@ begin
 	return ids;
 end $$;
 
-select plan(80);
+select plan(84);
 
 -- ---- 36 jobs, each made and handled in transactions of its own, 6 of each state
 
@@ -128,6 +128,12 @@ select is((select array_agg(l.id order by l.id) from outbox.jobs a, outbox.jobs 
 	(select array_agg(id order by n) from test.made where n between r.first and r.last),
 	'created within ' || r.ends)
 from (values ('[]', 10, 13), ('[)', 10, 12), ('(]', 11, 13), ('()', 11, 12)) r (ends, first, last);
+select is((select count(*) from outbox.jobs a, outbox.list_jobs(created =>
+		case when upward then tstzrange(a.created_at, u.until) else tstzrange(u.until, a.created_at) end)
+		where a.id = (select id from test.made where n = 10)), expected, 'created ' || case when upward
+		then 'from, without an end ' else 'before, without a start ' end || coalesce(u.until::text, 'at all'))
+from (values (true, null::timestamptz, 26::bigint), (true, 'infinity', 26), (false, null, 10),
+	(false, '-infinity', 10)) u (upward, until, expected);
 select is((select array_agg(l.id order by l.id) from outbox.jobs a,
 		outbox.list_jobs('dead', finished => tstzrange(null, a.finished_at, r.ends)) l
 		where a.id = (select id from test.made where n = 20)),
