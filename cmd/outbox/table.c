@@ -287,11 +287,16 @@ static void json_instant(struct json_object *object, const char *name, struct st
 
 	buf_init(&text, SIZE_MAX);
 	buf_put_str(&text, value);
-	if (text.len > 10 && text.data[10] == ' ')
+	if (text.len > 10 && text.data[10] == ' ') {
+		const char *zone = text.data + text.len - 3; /* "+00", or the end of "+05:30" */
+
 		text.data[10] = 'T';
-	if (text.len > 3 && memcmp(text.data + text.len - 3, "+00", 3) == 0) {
-		text.len -= 3;
-		buf_put_char(&text, 'Z');
+		if (memcmp(zone, "+00", 3) == 0) {
+			text.len -= 3;
+			buf_put_char(&text, 'Z');
+		} else if (*zone != ':') {
+			buf_put_str(&text, STR(":00"));
+		}
 	}
 	json_str(object, name, (struct str){text.data, text.len});
 	buf_release(&text);

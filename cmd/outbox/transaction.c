@@ -12,16 +12,15 @@
 static PGresult *run(PGconn *conn, const char *begin, const char *sql,
 	const struct params *params, struct err *err)
 {
-	char start[320];
+	char start[256];
 	struct err ignored = ERR_INIT;
 
-	/* instants for people are in the time zone of their session */
+	/* the time zone stays that of the session: instants in options are meant in it */
 	snprintf(start, sizeof(start),
 		"%s; set local statement_timeout = %" PRId64
 		"; set local client_encoding = 'UTF8';"
-		" set local datestyle = 'ISO'; %s",
-		begin, output_options.timeout_ms,
-		output_options.json ? "set local timezone = 'UTC'" : "");
+		" set local datestyle = 'ISO'",
+		begin, output_options.timeout_ms);
 	if (command_execute(conn, start, err) < 0)
 		return NULL;
 	PGresult *result = command_query(conn, sql, params->count, params->values, err);

@@ -147,6 +147,24 @@ test_tables_are_aligned_and_harmless() {
 	assertTrue 'nor in JSON' "grep -qF 'u001b[31mred\\nline $long\"' '$work/out'"
 }
 
+test_instants_are_meant_and_shown_in_the_time_zone_of_the_session() {
+	id=$(enqueue mail '{}')
+	sql "update outbox.job set created_at = '2026-01-31 23:30Z'"
+	for case in 'UTC|2026-01-31T23:30:00Z|1' 'Europe/Berlin|2026-02-01T00:30:00+01:00|0' \
+		'Asia/Kolkata|2026-02-01T05:00:00+05:30|0'; do
+		PGTZ=${case%%|*}
+		export PGTZ
+		outbox_exits 0 show --json "$id"
+		instant=${case#*|}
+		assertContains "$PGTZ" "$(out)" "\"created_at\":\"${instant%|*}\""
+		outbox_exits 0 count --created-before '2026-02-01 00:00'
+		assertEquals "before February in $PGTZ" "${case##*|}" "$(out)"
+		outbox_exits 0 list --json --created-before '2026-02-01 00:00'
+		assertEquals "and in JSON" "${case##*|}" "$(wc -l <"$work/out")"
+	done
+	unset PGTZ
+}
+
 test_count() {
 	enqueue_numbers mail 10
 	outbox_exits 0 count
