@@ -54,7 +54,8 @@ static const struct frame_hello hello = {
 	.claims_count = 2,
 };
 
-static const struct frame_credit_kind credit_kinds[] = {{{"a", 1}, 8}, {{"b", 1}, 0}};
+static const struct frame_credit_kind credit_kinds[] = {{{"a", 1}, 8, 3},
+	{{"b", 1}, 0, 0}};
 static const struct frame_credit credit = {.epoch = 5,
 	.last_seq = 99,
 	.total = 7,
