@@ -394,6 +394,36 @@ test_erase_tenant() {
 		(select count(*) from outbox.dedupe)'
 }
 
+test_roles() {
+	outbox_exits 0 migrate --roles
+	first=$(enqueue mail '{}' ", dedupe_key => 'k', dedupe => 'until_done', tenant_key => 't1'")
+	second=$(enqueue mail '{}' ", delay => '1 h'")
+	run_job "$first" fail
+	export PGOPTIONS='-c role=outbox_viewer'
+	for command in list count backlog stats; do
+		"$bin/outbox" $command >"$work/out" 2>"$work/err"
+		status=$? # of backlog a grade
+		assertTrue "a viewer may $command: $(cat "$work/err")" "[ $status -le 2 ]"
+	done
+	for command in show history explain; do
+		outbox_exits 0 $command "$first"
+	done
+	for command in cancel replay resend retry-now; do
+		outbox_exits 77 $command "$first"
+	done
+	outbox_exits 77 enqueue mail
+	outbox_exits 77 erase-tenant t1
+	export PGOPTIONS='-c role=outbox_operator'
+	outbox_exits 0 replay "$first"
+	outbox_exits 0 cancel "$first"
+	outbox_exits 0 resend "$first"
+	outbox_exits 0 retry-now "$second"
+	outbox_exits 0 enqueue mail
+	outbox_exits 0 erase-tenant t1
+	assertEquals 'the tenant is gone' '1 erased' "$(out)"
+	unset PGOPTIONS
+}
+
 # Operators, a claimer and a settler over the same jobs, each in random order.
 test_operators_never_deadlock() {
 	sql "select count(*) from outbox.enqueue_many(array['a', 'b'], array['{}', '{}'])" >/dev/null
