@@ -9,7 +9,6 @@ export const configs = {
 	default: { mostJobs: 10000, worker: { concurrentJobs: 8 } },
 	tuned: { worker: { concurrentJobs: 24, ...batching } }
 }
-export const schemas = ['graphile_worker']
 export const enqueueSql = `select graphile_worker.add_job('noop', '${payloadText}');`
 export const remainingSql = 'select exists (select from graphile_worker._private_jobs) as more'
 

@@ -16,7 +16,6 @@ export const configs = {
 	stream_c: { stream: true, handler: path.join(build, 'tests/bench/stream') },
 	stream_node: { stream: true, handler: path.join(root, 'tests/bench/stream.mjs') }
 }
-export const schemas = ['outbox']
 export const enqueueSql = `select * from outbox.enqueue('noop', '${payloadText}');`
 export const remainingSql = 'select exists (select from outbox.ready) or exists (select from outbox.claim) as more'
 

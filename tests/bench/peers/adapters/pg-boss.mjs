@@ -2,13 +2,11 @@ import { connection, importPackage, payloadText } from '../common.mjs'
 
 const { PgBoss } = await importPackage('pg-boss')
 
-// default: polls every 2 s for one job; notify: woken by NOTIFY, for latency; batch500: for rate
+// Both are woken by NOTIFY. (By default it asks every 2 s for one job.)
 export const configs = {
-	default: { mostJobs: 20, work: {} },
-	notify: { useListenNotify: true, work: { batchSize: 1, localConcurrency: 8, burstWhenReadyExceeds: 1 } },
-	batch500: { useListenNotify: true, work: { batchSize: 500, localConcurrency: 4, burstWhenBatchFull: true } }
+	notify: { work: { batchSize: 1, localConcurrency: 8, burstWhenReadyExceeds: 1 } },
+	batch500: { work: { batchSize: 500, localConcurrency: 4, burstWhenBatchFull: true } }
 }
-export const schemas = ['pgboss']
 export const enqueueSql = `insert into pgboss.job (name, data) values ('noop', '${payloadText}');` // as its manual says
 export const remainingSql = "select exists (select from pgboss.job where name = 'noop' and state < 'completed') as more"
 
@@ -36,9 +34,8 @@ export async function openProducer (database, connections) {
 }
 
 export async function startWorker (database, config, report) {
-	const { work, useListenNotify = false } = configs[config]
-	const boss = newBoss(database, { max: 10, useListenNotify })
+	const boss = newBoss(database, { max: 10, useListenNotify: true })
 	await boss.start()
-	await boss.work('noop', work, async jobs => { for (const job of jobs) report.job(job.data) })
+	await boss.work('noop', configs[config].work, async jobs => { for (const job of jobs) report.job(job.data) })
 	return { stop: () => boss.stop({ graceful: true, timeout: 5000 }) }
 }

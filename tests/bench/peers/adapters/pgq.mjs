@@ -5,12 +5,11 @@ import os from 'node:os'
 import path from 'node:path'
 import { connection, payloadText, pg, query, skip, sleep } from '../common.mjs'
 
-// default: the pace of pgqd and of the usual consumer; fast: everything at 20 ms
-export const configs = {
-	default: { pollMs: 1000, ini: {}, queue: {} },
-	fast: { pollMs: 20, ini: { ticker_period: 0.02 }, queue: { ticker_max_lag: '0 s', ticker_idle_period: '1 s' } }
-}
-export const schemas = ['pgq']
+// Every 20 ms a tick, and a look for a new batch. (The default of both is a second or more.)
+export const configs = { fast: {} }
+const pollMs = 20
+const tickerSettings = { ticker_period: 0.02 }
+const queueSettings = { ticker_max_lag: '0 s', ticker_idle_period: '1 s' }
 export const enqueueSql = `select pgq.insert_event('q', 'noop', '${payloadText}');`
 export const remainingSql = `select coalesce(max(tick_id) > (select min(sub_last_tick) from pgq.subscription), false)
 	as more from pgq.tick`
@@ -39,7 +38,7 @@ export async function openProducer (database, connections) {
 	}
 }
 
-function startTicker (database, ini) {
+function startTicker (database) {
 	const folder = mkdtempSync(path.join(os.tmpdir(), 'outbox-bench-'))
 	const file = path.join(folder, 'pgqd.ini')
 	const { host, port, user } = connection(database)
@@ -48,7 +47,7 @@ function startTicker (database, ini) {
 		initial_database: database,
 		database_list: database,
 		syslog: 0,
-		...ini
+		...tickerSettings
 	}
 	writeFileSync(file, '[pgqd]\n' + Object.entries(settings).map(([key, value]) => `${key} = ${value}\n`).join(''))
 	const ticker = spawn('pgqd', ['-q', file], { stdio: 'ignore' })
@@ -58,14 +57,13 @@ function startTicker (database, ini) {
 	}
 }
 
-export async function startWorker (database, config, report) {
-	const { pollMs, ini, queue } = configs[config]
+export async function startWorker (database, _config, report) {
 	const client = new pg.Client(connection(database))
 	await client.connect()
-	for (const [key, value] of Object.entries(queue)) {
+	for (const [key, value] of Object.entries(queueSettings)) {
 		await client.query("select pgq.set_queue_config('q', $1, $2)", [key, value])
 	}
-	const stopTicker = startTicker(database, ini)
+	const stopTicker = startTicker(database)
 	let stopping = false
 	const loop = async () => {
 		while (!stopping) {

@@ -9,7 +9,6 @@ const program = path.join(packages, 'river/bench-river')
 
 // default: 100 workers, fetches at least 100 ms apart; tuned: 2000, 2 ms
 export const configs = { default: { mostJobs: 10000 }, tuned: {} }
-export const schemas = ['public']
 const insert = 'insert into river_job (kind, args, max_attempts)'
 const notify = `select pg_notify('public.river_insert', '{"queue": "default"}')`
 export const enqueueSql = `with job as (${insert} values ('noop', '${payloadText}', 25)) ${notify};`
