@@ -2,7 +2,8 @@
 
 -- worker_hello(…): registers a worker (or finds it again), records what its manifests say of
 -- each kind, and hands back the jobs of its claims that it never received: of claim
--- held_claims[i] it has the first held_received[i] jobs, of any other claim none.
+-- held_claims[i] it has the first held_received[i] jobs, of any other claim none. Claims that
+-- another session makes for it meanwhile are left alone.
 -- kinds: a JSON array of {kind, version, lane, timeout_ms, manifest}; manifest: see
 -- kind_announce. Returns the jobs that were handed back.
 -- Locks: the worker row, kinds in the order of their names, its claims, then jobs in id order.
@@ -12,6 +13,8 @@ create or replace function outbox.worker_hello(
 	returns table (job_id bigint) language plpgsql
 as $$
 #variable_conflict use_column
+declare
+	mine bigint[];
 begin
 	insert into outbox.worker as w (id, host, pid, program_version, lane, lease_ms, kinds,
 		versions, started_at, seen_at)
@@ -26,16 +29,17 @@ begin
 		versions = excluded.versions;
 	perform outbox.kind_announce(k, worker_hello.worker)
 	from json_array_elements(coalesce(worker_hello.kinds, '[]')) k order by k ->> 'kind';
-	perform from outbox.claim c where c.worker = worker_hello.worker order by c.id for update;
+	mine := array(select c.id from outbox.claim c where c.worker = worker_hello.worker
+		order by c.id for update);
 	return query
 	select s.job_id from outbox.settle_claimed('release', 'claim_lost', null, array(
 		select row(c.id, c.worker, c.found, u.job_id, u.attempt)::outbox.claimed
 		from outbox.claim c
 		left join unnest(held_claims, held_received) h (id, received) on h.id = c.id
 		cross join unnest(c.ids, c.attempts) with ordinality u (job_id, attempt, place)
-		where c.worker = worker_hello.worker and u.place > coalesce(h.received, 0))) s;
+		where c.id = any (mine) and u.place > coalesce(h.received, 0))) s;
 	delete from outbox.claim c
-	where c.worker = worker_hello.worker
+	where c.id = any (mine)
 		and not exists (select from unnest(held_claims, held_received) h (id, received)
 			where h.id = c.id and h.received > 0);
 end $$;
