@@ -19,6 +19,7 @@
 -- payload_issues(kind, payload): what is wrong with a payload by the schema of its kind, or
 -- null when nothing is or the kind has no schema. A schema compares characters: a payload
 -- with text that PostgreSQL cannot hold (\u0000, half of a surrogate pair) never matches.
+-- Never raises: one payload, or one schema, must not hold up a claim of others.
 create or replace function outbox.payload_issues(kind text, payload json)
 	returns json language plpgsql stable
 	set search_path = pg_catalog, pg_temp
@@ -41,8 +42,11 @@ begin
 	end;
 	begin
 		return outbox.first_issues(outbox.value_issues(schema, schema, document, '', '{}'));
-	exception when statement_too_complex then -- max_stack_depth
-		return outbox.first_issues(outbox.issue('', 'is nested too deeply to be checked'));
+	exception
+		when statement_too_complex then -- max_stack_depth
+			return outbox.first_issues(outbox.issue('', 'is nested too deeply to be checked'));
+		when others then -- a schema that nobody showed to schema_issues
+			return outbox.first_issues(outbox.issue('', 'cannot be checked: ' || sqlerrm));
 	end;
 end $$;
 

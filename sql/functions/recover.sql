@@ -5,6 +5,10 @@
 -- Locks: the worker row, the claims, then jobs in id order.
 create or replace function outbox.recover(worker text)
 	returns setof outbox.settled language plpgsql
+	set enable_seqscan = off
+	set enable_hashjoin = off
+	set enable_mergejoin = off
+	set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -49,6 +53,10 @@ create or replace function outbox.workers_to_watch()
 create or replace function outbox.collect_claims(most integer default 1000)
 	returns integer language plpgsql
 	set search_path = pg_catalog, pg_temp
+	set enable_seqscan = off
+	set enable_hashjoin = off
+	set enable_mergejoin = off
+	set jit = off
 as $$
 declare
 	collected integer;

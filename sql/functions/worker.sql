@@ -11,6 +11,10 @@ create or replace function outbox.worker_hello(
 	worker text, host text, pid integer, program_version text, lane text, lease_ms bigint,
 	kinds json, held_claims bigint[], held_received integer[])
 	returns table (job_id bigint) language plpgsql
+	set enable_seqscan = off
+	set enable_hashjoin = off
+	set enable_mergejoin = off
+	set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -223,6 +223,9 @@ select is(json_array_length(outbox.schema_issues((select json_object_agg('k' || 
 select lives_ok(format('select test.issues(%L, %L)', c.schema, c.document), 'no error: ' || c.schema)
 from (values ('1', '1'), ('"x"', '{}'), ('{"$ref":"#/nowhere"}', '1'), ('{"$ref":"x"}', '1'),
 	('{"unknown":1}', '1'), ('{"properties":{"a":null}}', '{"a":1}')) c (schema, document);
+select alike(test.issues(c.schema, c.document), 'cannot be checked: %', 'an issue: ' || c.schema)
+from (values ('{"pattern":"("}', '"a"'), ('{"minimum":"x"}', '1'), ('{"multipleOf":0}', '1'), ('{"prefixItems":1}', '[]'),
+	('{"required":"a"}', '{}')) c (schema, document);
 
 select * from finish();
 rollback;

@@ -47,9 +47,11 @@ insert into test.cases (label, statement, most) values
 	('state of an ended job', $$select outbox.job_state(7)$$, 5),
 	('enqueue', $$select outbox.enqueue('mine', '{}', 'key')$$, 2),
 	('enqueue of an existing key', $$select outbox.enqueue('mine', '{}', 'key', 'until_done')$$, 10),
+	('worker_hello', $$select outbox.worker_hello('w2', 'host', 1, '1', 'default', 1000, '[]', '{}', '{}')$$, 600),
+	('collect_claims', $$select outbox.collect_claims()$$, 600),
 	('recover', $$select outbox.recover('w1')$$, 600);
 -- An earlier run that was rolled back may have left dead index entries: the first look marks them.
-select outbox.next_due('default', '{mine,other,none}') as x \gset
+select outbox.next_due('default', '{mine,other,none}') as x, count(*) as y from outbox.kinds_owed() \gset
 alter table test.cases add scans bigint, add index_rows bigint;
 do $$
 declare
