@@ -5,6 +5,8 @@
 
 # A listener of its own, whose frames are in $work/frames as JSON lines.
 start_listener() { # [OPTION ...]
+	# producers notify without a sleeping claimer
+	sql "update outbox.lane set pooled = true" >/dev/null
 	mkfifo "$work/pipe"
 	outbox-frame decode <"$work/pipe" >"$work/frames" 2>"$work/decode.log" &
 	echo $! >"$work/decode.pid"

@@ -369,9 +369,10 @@ static void unknown_fields_at_the_end_are_skipped(void **state)
 	for (int i = 0; i < 3; i++)
 		msgpack_pack_int(&packer, i);
 	msgpack_pack_array(&packer, 2);
-	msgpack_pack_array(&packer, 2 + BIT_OF_EVERYTHING);
+	msgpack_pack_array(&packer, 3 + BIT_OF_EVERYTHING);
 	msgpack_pack_str_with_body(&packer, "k", 1);
 	msgpack_pack_int(&packer, 8);
+	msgpack_pack_int(&packer, 2);
 	pack_a_bit_of_everything(&packer);
 	msgpack_pack_array(&packer, 1); /* a short item: count is absent */
 	msgpack_pack_str_with_body(&packer, "l", 1);
