@@ -7,7 +7,7 @@
 --
 --   create role shop login; grant outbox_producer to shop; select outbox.guardrails('shop');
 --
---   outbox_producer  enqueues, and fences its handlers' transactions; reads nothing
+--   outbox_producer  enqueues, and fences its handlers' transactions; reads nothing else
 --   outbox_worker    outbox-claim, outbox-settle, outbox-sweep and outbox-listen
 --   outbox_operator  cancels, replays, resends, pauses, schedules, erases; reads everything
 --   outbox_viewer    reads everything, payloads included, and changes nothing
@@ -71,6 +71,8 @@ grant select, update on outbox.schedule to outbox_worker;
 grant select on outbox.meta, outbox.hook, outbox.retention, outbox.jobs to outbox_worker;
 grant usage on sequence outbox.claim_seq to outbox_worker;
 
+grant select (schema_version) on outbox.meta to outbox_producer; -- `outbox enqueue` asks first
+
 grant select on all tables in schema outbox to outbox_viewer;
 
 grant insert, update, delete on outbox.ready, outbox.cancel, outbox.dedupe, outbox.lane,
@@ -79,6 +81,7 @@ grant insert, delete on outbox.attempt, outbox.rearm to outbox_operator;
 grant update on outbox.retention to outbox_operator;
 
 grant execute on all routines in schema outbox to outbox_worker, outbox_operator;
+revoke execute on function outbox.clock_move(interval) from outbox_worker, outbox_operator;
 
 do $$
 declare
@@ -87,7 +90,7 @@ begin
 	for routine in
 		select p.oid from pg_catalog.pg_proc p
 		where p.pronamespace = 'outbox'::regnamespace
-			and p.proname in ('enqueue', 'enqueue_many', 'enqueue_strict', 'fence')
+			and p.proname in ('enqueue', 'enqueue_many', 'enqueue_strict', 'fence', 'schema_version')
 	loop
 		execute format('grant execute on function %s to outbox_producer', routine);
 	end loop;

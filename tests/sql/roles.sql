@@ -2,7 +2,7 @@
 begin;
 \ir helpers.psql
 \ir ../../sql/roles.sql
-select plan(86);
+select plan(88);
 
 -- Runs a statement as a role: "ok", or the SQLSTATE of what it raised.
 create function test.try(role text, statement text) returns text language plpgsql as $$
@@ -53,12 +53,14 @@ select test.may('outbox_producer', s) from unnest(array[
 	$$select outbox.enqueue('k', '{}'::jsonb)$$,
 	$$select outbox.enqueue_strict('k', '{}'::json)$$,
 	$$select outbox.enqueue_many(array['k'], array['{}', '{}'])$$,
-	format('select outbox.fence(%s, 1)', :busy)]) s;
+	format('select outbox.fence(%s, 1)', :busy),
+	'select outbox.schema_version()']) s;
 select is(test.try('outbox_producer', format('select outbox.fence(%s, 2)', :busy)), 'OB001',
 	'a fence says no to a producer as to anybody');
 select test.may_not('outbox_producer', s) from unnest(array[
 	'select payload from outbox.job', 'select from outbox.jobs', 'select from outbox.attempt',
 	'select from outbox.ready', 'select from outbox.dedupe', 'select from outbox.kind',
+	'select installation from outbox.meta',
 	format('select outbox.job_details(%s)', :mail),
 	format('select outbox.cancel(%s)', :mail),
 	$$select outbox.claim('w', 'default', array['mail'], array[1], 1)$$,
@@ -68,7 +70,7 @@ select test.may_not('outbox_producer', s) from unnest(array[
 select is((select array_agg(distinct p.proname order by p.proname) from pg_proc p
 	where p.pronamespace = 'outbox'::regnamespace
 		and has_function_privilege('outbox_producer', p.oid, 'execute')),
-	array['enqueue', 'enqueue_many', 'enqueue_strict', 'fence']::name[],
+	array['enqueue', 'enqueue_many', 'enqueue_strict', 'fence', 'schema_version']::name[],
 	'these are all functions that a producer may execute');
 select is((select array_agg(distinct p.proname order by p.proname) from pg_proc p
 	where p.pronamespace = 'outbox'::regnamespace and p.prosecdef),
