@@ -14,6 +14,8 @@ DESTDIR ?=
 BINDIR = $(DESTDIR)$(PREFIX)/bin
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
 DATADIR = $(DESTDIR)$(PREFIX)/share/outbox
+BASHDIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSHDIR = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 Q = $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
 
@@ -164,9 +166,17 @@ format:
 # ---- installing
 
 INSTALLED_SCRIPTS := $(wildcard scripts/outbox-*)
-SAMPLES := $(wildcard scripts/handlers/* scripts/supervisord/* scripts/systemd/*)
+SAMPLES := $(wildcard scripts/handlers/* scripts/supervisord/* scripts/systemd/* \
+	scripts/grafana/* scripts/prometheus/*)
+COMMANDS := $(PROGRAMS) $(INSTALLED_SCRIPTS:scripts/%=%)
 
-install: all
+# Bash looks for a file of the command's name, so all but one are links.
+$(B)/completion/bash $(B)/completion/zsh: $(B)/completion/%: scripts/make-completion \
+	$(PROGRAMS:%=$(B)/%) $(INSTALLED_SCRIPTS)
+	$(call say,SH,$@)
+	$(Q)mkdir -p $(@D) && scripts/make-completion $* $(filter-out $<,$^) >$@
+
+install: all $(B)/completion/bash $(B)/completion/zsh
 	install -d $(BINDIR) $(DATADIR)
 	$(if $(PROGRAMS),install -m 755 $(PROGRAMS:%=$(B)/%) $(BINDIR))
 	$(if $(INSTALLED_SCRIPTS),install -m 755 $(INSTALLED_SCRIPTS) $(BINDIR))
@@ -177,9 +187,14 @@ install: all
 		install -D -m "$$(test -x scripts/$$sample && echo 755 || echo 644)" \
 			scripts/$$sample $(DATADIR)/$$sample || exit 1; \
 	done
+	install -D -m 644 $(B)/completion/bash $(BASHDIR)/outbox
+	for name in $(filter-out outbox,$(COMMANDS)); do \
+		ln -sf outbox $(BASHDIR)/$$name || exit 1; \
+	done
+	install -D -m 644 $(B)/completion/zsh $(ZSHDIR)/_outbox
 
 uninstall:
-	rm -f $(PROGRAMS:%=$(BINDIR)/%) $(INSTALLED_SCRIPTS:scripts/%=$(BINDIR)/%)
+	rm -f $(COMMANDS:%=$(BINDIR)/%) $(COMMANDS:%=$(BASHDIR)/%) $(ZSHDIR)/_outbox
 	for page in $(MANUALS); do rm -f $(MANDIR)/man$${page##*.}/$${page##*/}; done
 	rm -rf $(DATADIR)
 

@@ -31,6 +31,7 @@ extern const struct command command_explain;
 extern const struct command command_history;
 extern const struct command command_keygen;
 extern const struct command command_list;
+extern const struct command command_metrics;
 extern const struct command command_migrate;
 extern const struct command command_replay;
 extern const struct command command_resend;

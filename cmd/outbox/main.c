@@ -12,12 +12,14 @@ static const struct command *const commands[] = {
 	&command_backlog,
 	&command_cancel,
 	&command_count,
+	&command_doctor,
 	&command_enqueue,
 	&command_erase_tenant,
 	&command_explain,
 	&command_history,
 	&command_keygen,
 	&command_list,
+	&command_metrics,
 	&command_migrate,
 	&command_replay,
 	&command_resend,
@@ -25,6 +27,8 @@ static const struct command *const commands[] = {
 	&command_schedule,
 	&command_show,
 	&command_stats,
+	&command_tail,
+	&command_verify,
 	&command_watch,
 };
 

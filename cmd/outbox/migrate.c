@@ -12,12 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "buf.h"
 #include "clock.h"
 #include "command.h"
-#include "db.h"
 #include "migrations.h"
 #include "program.h"
+#include "schema.h"
 #include "version.h"
 
 static bool print_only;
@@ -69,12 +68,6 @@ static const struct opt_program program = {
 	.usage = "[option ...]",
 	.tables = {opts, program_db_opts},
 };
-
-static const char bookkeeping[] = "create schema if not exists outbox;\n"
-								  "create table if not exists outbox.migration (\n"
-								  "\tname text primary key, -- of the file\n"
-								  "\tchecksum text not null, -- SHA-256 of its text\n"
-								  "\tapplied_at timestamptz not null default now());\n";
 
 static const char record[] =
 	"insert into outbox.migration (name, checksum) values ($1, $2)"
@@ -232,41 +225,22 @@ static int run_step(PGconn *conn,
 	}
 }
 
-/* The version of the schema in the database; 0 when there is none. */
-static int read_version(PGconn *conn, long *version, struct err *err)
-{
-	*version = 0;
-	PGresult *result = command_query(conn,
-		"select to_regclass('outbox.meta') is not null", 0, NULL, err);
-	if (result == NULL)
-		return -1;
-	bool exists = PQgetvalue(result, 0, 0)[0] == 't';
-	PQclear(result);
-	if (!exists)
-		return 0;
-	result = command_query(conn, "select schema_version from outbox.meta", 0, NULL, err);
-	if (result == NULL)
-		return -1;
-	if (PQntuples(result) == 1)
-		*version = strtol(PQgetvalue(result, 0, 0), NULL, 10);
-	PQclear(result);
-	return 0;
-}
-
 /* Refuses a schema that a newer program has made: it must not be taken back. */
 static int prepare(PGconn *conn, const struct migration *unused, struct err *err)
 {
 	long version;
 
 	(void)unused;
-	if (read_version(conn, &version, err) < 0)
+	if (schema_read_version(conn, &version, err) < 0)
 		return -1;
 	if (version > OUTBOX_SCHEMA_MAX)
 		return err_set(err, ERR_CONFIG,
 			"the schema has version %ld, this program (%s) makes version %d: "
 			"use a newer program",
 			version, OUTBOX_VERSION, OUTBOX_SCHEMA_MAX);
-	return command_execute(conn, bookkeeping, err);
+	if (command_execute(conn, "create schema if not exists outbox", err) < 0)
+		return -1;
+	return command_execute(conn, schema_bookkeeping, err);
 }
 
 static int run_steps(PGconn *conn, enum migration_kind kind,
@@ -291,8 +265,9 @@ static int migrate(PGconn *conn, struct err *err)
 static void print_schema(void)
 {
 	printf("-- The schema \"outbox\", version %d, as plain SQL for an empty database.\n"
-		   "begin;\nset local check_function_bodies = off;\n%s",
-		OUTBOX_SCHEMA_MAX, bookkeeping);
+		   "begin;\nset local check_function_bodies = off;\n"
+		   "create schema if not exists outbox;\n%s",
+		OUTBOX_SCHEMA_MAX, schema_bookkeeping);
 	for (const struct migration *m = migrations; m->kind != MIGRATION_END; m++) {
 		char name[256];
 
@@ -319,12 +294,7 @@ static int run(int argc, char **argv)
 		print_schema();
 		return 0;
 	}
-	struct db_options options = {
-		.conninfo = program_db_options.conninfo,
-		.program = "outbox",
-		.skip_schema_check = true,
-	};
-	PGconn *conn = db_connect_blocking(&options, &err);
+	PGconn *conn = schema_connect(&err);
 	if (conn == NULL)
 		return command_fail(&command_migrate, &err);
 	int rc = migrate(conn, &err);
