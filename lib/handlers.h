@@ -1,56 +1,32 @@
 /*
  * The handler folder: which kinds can be run, and how.
  *
- * Every executable file whose name is a legal kind is the handler of that kind. What cannot
- * be one is passed over: names that are not kinds (README, .hidden, k~), .ini and .so files,
- * directories, files that are not executable. What could be one and must not be trusted is
- * an error that names it: writable by group or others (the file, or a folder between), a
- * link that leaves the folder, a broken link. Paths are resolved once, here.
+ * Every executable file whose name is a legal kind is a handler of that kind. Every file
+ * NAME.ini is a manifest (manifest.h) and declares one: of the kind NAME unless it says
+ * another, run by the executable NAME unless it says another. An executable and a manifest
+ * that declare the same kind by the same executable are one handler; any other two of one
+ * kind are refused, with the names of both.
+ *
+ * What cannot be a handler is passed over: names that are not kinds (README, .hidden, k~),
+ * .so files, directories, files that are not executable. What could be one and must not be
+ * trusted is an error that names it (folder.h). Paths are resolved once, here.
  */
 #ifndef OUTBOX_HANDLERS_H
 #define OUTBOX_HANDLERS_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "buf.h"
-#include "child.h"
 #include "err.h"
+#include "handler.h"
 
-#define HANDLER_TIMEOUT_MS 30000
-#define HANDLER_GRACE_MS 5000
-#define HANDLER_STREAM_WINDOW 64
-
-enum handler_mode {
-	HANDLER_EXEC,   /* a process an attempt */
-	HANDLER_STREAM, /* resident processes that are given one attempt after the other */
-};
-
-struct handler { /* one kind; strings are owned */
-	char *kind;
-	char *path;  /* absolute, links resolved */
-	char **argv; /* NULL-terminated; argv[0] is the file in the folder */
-	char **envp; /* NULL-terminated "NAME=value" beside what every handler gets */
-	char *lane;
-	int64_t version;
-	int64_t timeout_ms; /* of one attempt: then TERM to the group … */
-	int64_t grace_ms;   /* … and after this KILL */
-	int64_t
-		concurrency; /* most attempts at once in one runner; 0: as many as it has slots */
-	enum handler_mode mode;
-	int64_t processes; /* HANDLER_STREAM: so many */
-	int64_t window;    /* HANDLER_STREAM: most attempts in one of them at once */
-	struct child_limits limits;
-	bool set_user;
-	uid_t uid;
-	gid_t gid;
-	char *manifest; /* JSON object for outbox.kind, or NULL */
-};
+#define HANDLERS_MAX 1000 /* FRAME_MAX_KINDS: all are named in one hello */
+#define HANDLERS_MAX_MANIFEST_BYTES ((size_t)8 << 20) /* and described there */
 
 struct handlers {
 	struct handler *items; /* sorted by kind */
 	size_t count;
+	struct redactions *redactions; /* for all of them */
 };
 
 /* ERR_NOINPUT: no such folder; ERR_CONFIG: refused; ERR_OS. On an error *handlers is empty. */

@@ -67,16 +67,36 @@ enum outcome outcome_of_exit(int exit_status, int signal_number, char *code, siz
 	return is_permanent(exit_status) ? OUTCOME_FAIL : OUTCOME_RETRY;
 }
 
+/* By the manifest, else by the built-in table. */
+static enum outcome classify(int exit_status, int signal_number,
+	const struct outcome_exits *exits, char *code, size_t size)
+{
+	enum outcome outcome = outcome_of_exit(exit_status, signal_number, code, size);
+
+	for (size_t i = 0; signal_number == 0 && i < exits->count; i++) {
+		const struct outcome_exit *exit = &exits->items[i];
+		if (exit->status != exit_status)
+			continue;
+		outcome = exit->outcome;
+		if (outcome == OUTCOME_OK || exit->code[0] != '\0')
+			snprintf(code, size, "%s", exit->code);
+		else if (exit_status == 0)
+			snprintf(code, size, "exit_0");
+	}
+	return outcome;
+}
+
 enum outcome outcome_conclude(int exit_status, int signal_number,
-	const struct outcome_document *document, char code[OUTCOME_MAX_CODE + 1])
+	const struct outcome_exits *exits, const struct outcome_document *document,
+	char code[OUTCOME_MAX_CODE + 1])
 {
 	size_t size = OUTCOME_MAX_CODE + 1;
-	enum outcome by_exit = outcome_of_exit(exit_status, signal_number, code, size);
+	enum outcome by_exit = classify(exit_status, signal_number, exits, code, size);
 
 	if (document == NULL)
 		return by_exit;
 	if (document->outcome == OUTCOME_OK) {
-		if (signal_number == 0 && exit_status != 0) {
+		if (signal_number == 0 && by_exit != OUTCOME_OK) {
 			snprintf(code, size, "bad_outcome");
 			return OUTCOME_RETRY;
 		}
@@ -139,20 +159,20 @@ static int get_outcome(struct outcome_document *document, struct str value,
 	return 0;
 }
 
-static bool is_code(const char *code)
+bool outcome_is_code(const char *text)
 {
-	size_t length = strlen(code);
+	size_t length = strlen(text);
 
-	return length > 0 && length <= OUTCOME_MAX_CODE && code[0] != '_' && code[0] != '.' &&
-		code[0] != '-' &&
-		strspn(code, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == length;
+	return length > 0 && length <= OUTCOME_MAX_CODE && text[0] != '_' && text[0] != '.' &&
+		text[0] != '-' &&
+		strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == length;
 }
 
 static int get_code(struct outcome_document *document, struct str value, struct err *err)
 {
 	if (get_text(value, &document->code, err) != 0)
 		return -1;
-	if (!is_code(document->code))
+	if (!outcome_is_code(document->code))
 		return err_set(err, ERR_DATA,
 			"not 1 to %d of a-z, 0-9, \"_\", \".\" and \"-\", the first a letter or digit",
 			OUTCOME_MAX_CODE);

@@ -1,8 +1,9 @@
 /*
  * What became of an attempt, as the handler said it: by exit status, by signal, or by a
- * JSON document on descriptor 3, which says more and wins where it is well formed. Only
- * "ok" cannot be said by a process that failed: beside a non-zero exit it is a retry,
- * bad_outcome, and beside a signal the signal counts.
+ * JSON document on descriptor 3, which says more and wins where it is well formed. What an
+ * exit status means is in the built-in table unless the handler's manifest has it otherwise.
+ * Only "ok" cannot be said by a process that failed: beside an exit that means anything else
+ * it is a retry, bad_outcome, and beside a signal the signal counts.
  */
 #ifndef OUTBOX_OUTCOME_H
 #define OUTBOX_OUTCOME_H
@@ -61,8 +62,22 @@ int outcome_document_read(struct str object, struct outcome_document *document,
  * "exit_N" or "signal_N" (empty for ok); code needs 16 bytes. signal_number 0: exited. */
 enum outcome outcome_of_exit(int exit_status, int signal_number, char *code, size_t size);
 
+bool outcome_is_code(const char *text); /* by the pattern above */
+
+/* What a manifest says of exit statuses. */
+struct outcome_exit {
+	int status;
+	enum outcome outcome;
+	char code[OUTCOME_MAX_CODE + 1]; /* empty: exit_N, or none for ok */
+};
+struct outcome_exits {
+	struct outcome_exit *items;
+	size_t count;
+};
+
 /* Puts the exit and the document (NULL: none) together. The code is empty for ok. */
 enum outcome outcome_conclude(int exit_status, int signal_number,
-	const struct outcome_document *document, char code[OUTCOME_MAX_CODE + 1]);
+	const struct outcome_exits *exits, const struct outcome_document *document,
+	char code[OUTCOME_MAX_CODE + 1]);
 
 #endif

@@ -128,7 +128,7 @@ static void conclude(const struct attempt *attempt,
 	struct verdict *verdict)
 {
 	verdict->outcome = outcome_conclude(attempt->exit_status, attempt->signal_number,
-		document, verdict->code);
+		&attempt->handler->exits, document, verdict->code);
 	if (document_err->class != ERR_NONE && attempt->signal_number == 0) {
 		set_verdict(verdict, OUTCOME_RETRY, "bad_outcome");
 		snprintf(verdict->error, sizeof(verdict->error), "%s", document_err->text);

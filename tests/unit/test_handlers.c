@@ -62,7 +62,7 @@ static void executables_are_kinds_and_the_rest_is_passed_over(void **state)
 {
 	(void)state;
 	static const char *const ignored[] = {"README", ".hidden", "lib.so", "k~", "a b",
-		"-rf", "k.ini", "a;id", "$(id)", "x\n"};
+		"-rf", ".k.ini", "k.ini~", "a;id", "$(id)", "x\n"};
 	static const char *const kinds[] = {"a.b", "b", "email.welcome", "k-1_x"};
 	struct handlers handlers;
 	struct err err = ERR_INIT;
@@ -103,6 +103,89 @@ static void executables_are_kinds_and_the_rest_is_passed_over(void **state)
 	assert_null(handlers_find(&handlers, STR_NULL));
 	handlers_release(&handlers);
 	handlers_release(&handlers);
+}
+
+static void make_manifest(const char *name, const char *text)
+{
+	FILE *file = fopen(name, "wx");
+
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(chmod(name, 0644), 0);
+}
+
+static void manifests_declare_kinds(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *kind, *file, *path;
+		int64_t version;
+	} expected[] = {
+		{"alone", "alone", "/h/alone", 0},
+		{"beside", "beside.ini", "/h/beside", 2},
+		{"elsewhere", "x.ini", "/h/bin/tool", 3},
+		{"same.file", "y.ini", "/h/same.file", 4}, /* and its executable by itself */
+		{"y", "z.ini", "/h/alone", 5},
+	};
+	struct handlers handlers;
+	struct err err = ERR_INIT;
+	char path[100];
+
+	mkdir("bin", 0755);
+	make_file("bin/tool", 0755);
+	make_file("alone", 0755);
+	make_file("beside", 0755);
+	make_file("same.file", 0755);
+	make_manifest("beside.ini", "[handler]\nversion = 2\n");
+	make_manifest("x.ini", "[handler]\nkind=elsewhere\ncommand=bin/tool\nversion=3");
+	make_manifest("y.ini", "[handler]\nkind=same.file\ncommand=./same.file\nversion=4");
+	make_manifest("z.ini", "[handler]\nkind=y\ncommand=alone\nversion=5\n");
+	make_manifest("outbox.ini", "[redact]\npattern = secret\n");
+
+	if (handlers_load(".", &handlers, &err) != 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(handlers.count, COUNT(expected));
+	for (size_t i = 0; i < COUNT(expected); i++) {
+		const struct handler *handler = &handlers.items[i];
+		assert_string_equal(handler->kind, expected[i].kind);
+		assert_string_equal(handler->file, expected[i].file);
+		assert_int_equal(handler->version, expected[i].version);
+		snprintf(path, sizeof(path), "%s%s", folder, expected[i].path);
+		assert_string_equal(handler->path, path);
+		assert_true(handler_redacts(handler));
+	}
+	handlers_release(&handlers);
+}
+
+static void two_of_a_kind_are_refused_with_both_names(void **state)
+{
+	(void)state;
+	make_file("a", 0755);
+	make_file("b", 0755);
+	make_manifest("one.ini", "[handler]\nkind = c\ncommand = a\n");
+	make_manifest("two.ini", "[handler]\nkind = c\ncommand = a\n");
+	assert_refused("\"one.ini\" and \"two.ini\" both declare the kind \"c\"");
+	unlink("two.ini");
+	make_manifest("b.ini",
+		"[handler]\ncommand = a\n"); /* beside it, and another command */
+	assert_refused("\"b.ini\" and \"b\" both declare the kind \"b\"");
+}
+
+static void manifests_are_trusted_like_executables(void **state)
+{
+	(void)state;
+	make_file("a", 0755);
+	make_manifest("a.ini", "[handler]\n");
+	chmod("a.ini", 0664);
+	assert_refused("/h/a.ini\" is writable by group or others");
+	unlink("a.ini");
+	make_manifest("../a.ini", "[handler]\n");
+	assert_int_equal(symlink("../a.ini", "a.ini"), 0);
+	assert_refused("/h/a.ini\" leads out of the handler folder");
+	unlink("a.ini");
+	mkdir("a.ini", 0755);
+	assert_refused("/h/a.ini\" is not a file");
 }
 
 static void links_within_the_folder_are_resolved(void **state)
@@ -185,6 +268,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(executables_are_kinds_and_the_rest_is_passed_over,
+			make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(manifests_declare_kinds, make_folder,
+			remove_folder),
+		cmocka_unit_test_setup_teardown(two_of_a_kind_are_refused_with_both_names,
+			make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(manifests_are_trusted_like_executables,
 			make_folder, remove_folder),
 		cmocka_unit_test_setup_teardown(links_within_the_folder_are_resolved, make_folder,
 			remove_folder),

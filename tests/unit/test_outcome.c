@@ -225,9 +225,28 @@ static const struct both_case {
 	{-1, 9, "{\"outcome\":\"ok\"}", OUTCOME_RETRY, "signal_9"},
 	{0, 0, "{\"outcome\":\"retry\",\"code\":\"busy\"}", OUTCOME_RETRY, "busy"},
 	{0, 0, "{\"outcome\":\"fail\"}", OUTCOME_FAIL, "fail"},
-	{65, 0, "{\"outcome\":\"retry\"}", OUTCOME_RETRY, "exit_65"},
+	{66, 0, "{\"outcome\":\"retry\"}", OUTCOME_RETRY, "exit_66"},
 	{75, 0, "{\"outcome\":\"cancel\",\"code\":\"gone\"}", OUTCOME_CANCEL, "gone"},
+	/* statuses that the manifest below classifies */
+	{65, 0, NULL, OUTCOME_RETRY, "busy"},
+	{9, 0, NULL, OUTCOME_OK, ""},
+	{10, 0, NULL, OUTCOME_FAIL, "exit_10"},
+	{11, 0, NULL, OUTCOME_CANCEL, "gone"},
+	{-1, 9, NULL, OUTCOME_RETRY, "signal_9"}, /* not the status 9 */
+	{9, 0, "{\"outcome\":\"ok\"}", OUTCOME_OK, ""},
+	{9, 0, "{\"outcome\":\"retry\"}", OUTCOME_RETRY, "retry"},
+	{10, 0, "{\"outcome\":\"ok\"}", OUTCOME_RETRY, "bad_outcome"},
+	{11, 0, "{\"outcome\":\"fail\"}", OUTCOME_FAIL, "gone"},
+	{11, 0, "{\"outcome\":\"fail\",\"code\":\"no\"}", OUTCOME_FAIL, "no"},
 };
+
+static struct outcome_exit exit_items[] = {
+	{65, OUTCOME_RETRY, "busy"},
+	{9, OUTCOME_OK, ""},
+	{10, OUTCOME_FAIL, ""},
+	{11, OUTCOME_CANCEL, "gone"},
+};
+static const struct outcome_exits manifest_exits = {exit_items, COUNT(exit_items)};
 
 static void exit_and_document_are_put_together(void **state)
 {
@@ -240,7 +259,7 @@ static void exit_and_document_are_put_together(void **state)
 			assert_int_equal(outcome_document_parse(c->document, strlen(c->document),
 								 &document, NULL),
 				0);
-		assert_int_equal(outcome_conclude(c->status, c->signal_number,
+		assert_int_equal(outcome_conclude(c->status, c->signal_number, &manifest_exits,
 							 c->document != NULL ? &document : NULL, code),
 			c->outcome);
 		assert_string_equal(code, c->code);
