@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 enum {
 	PIPES = 4, /* stdin, stdout, stderr, result: the child's descriptors 0-3 */
 	CHILD_STACK = 32 * 1024, /* bytes; the child makes system calls only */
+	PIPE_BYTES = 64 * 1024,  /* what a pipe holds unless it is told otherwise */
 };
 
 #define RESULT_FD 3
@@ -212,6 +214,15 @@ static int pipes_open(bool result_pipe, int mine[PIPES], int theirs[PIPES],
 	return 0;
 }
 
+/* Returns how much of the input the pipe has taken. A larger pipe may be refused. */
+static size_t fill_input(int fd, const struct child_spec *spec)
+{
+	if (spec->input_bytes > PIPE_BYTES && spec->input_bytes <= INT_MAX)
+		fcntl(fd, F_SETPIPE_SZ, (int)spec->input_bytes);
+	ssize_t written = write(fd, spec->input, spec->input_bytes);
+	return written > 0 ? (size_t)written : 0;
+}
+
 /* Exit statuses are lost where SIGCHLD is ignored, as a parent may have left it to us. */
 static void keep_exit_statuses(void)
 {
@@ -273,6 +284,7 @@ int child_spawn(const struct child_spec *spec, struct child *child, struct err *
 	keep_exit_statuses();
 	if (pipes_open(spec->result_pipe, mine, launch.ends, err) != 0)
 		return -1;
+	size_t input_taken = fill_input(mine[STDIN_FILENO], spec);
 	int theirs[PIPES];
 	memcpy(theirs, launch.ends, sizeof(theirs)); /* the child renumbers its own */
 	pid_t pid = launch_clone(&launch, &pidfd);
@@ -288,7 +300,8 @@ int child_spawn(const struct child_spec *spec, struct child *child, struct err *
 		close_all(mine);
 		return launch_error(&launch, err);
 	}
-	*child = (struct child){pid, pidfd, mine[0], mine[1], mine[2], mine[RESULT_FD]};
+	*child = (struct child){pid, pidfd, mine[0], mine[1], mine[2], mine[RESULT_FD],
+		input_taken};
 	return 0;
 }
 

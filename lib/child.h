@@ -33,15 +33,22 @@ struct child_spec {
 	uid_t uid;
 	gid_t gid;
 	bool result_pipe; /* make descriptor 3 */
+	/*
+	 * What stdin starts with. What the pipe can hold of it is there before the child is, so
+	 * that a parent killed right after the start leaves no child with an empty stdin.
+	 */
+	const char *input;
+	size_t input_bytes;
 };
 
 struct child {
 	pid_t pid; /* also the process group id; 0: none */
 	int pidfd;
-	int in;     /* the child's stdin: write end, non-blocking; -1: closed */
-	int out;    /* its stdout: read end, non-blocking */
-	int error;  /* its stderr */
-	int result; /* its descriptor 3; -1 without */
+	int in;             /* the child's stdin: write end, non-blocking; -1: closed */
+	int out;            /* its stdout: read end, non-blocking */
+	int error;          /* its stderr */
+	int result;         /* its descriptor 3; -1 without */
+	size_t input_taken; /* bytes of the spec's input that went into the pipe */
 };
 
 /*

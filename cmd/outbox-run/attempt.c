@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "excerpt.h"
 #include "jobdoc.h"
 #include "log.h"
 #include "outcome.h"
@@ -15,8 +16,7 @@
 #define READ_BUDGET \
 	((size_t)1 << 18) /* bytes taken from one output before others get a turn */
 #define LAST_BUDGET \
-	((size_t)4 << 20)   /* more than a pipe can hold: what the leader has left */
-#define MARKER_BYTES 64 /* room for "[… N bytes dropped …]" */
+	((size_t)4 << 20) /* more than a pipe can hold: what the leader has left */
 
 /* ---- descriptors --------------------------------------------------------------------- */
 
@@ -169,12 +169,12 @@ static int watch(struct attempt *attempt, struct err *err)
 
 static void init_captures(struct attempt *attempt)
 {
-	size_t response = (size_t)attempt->options->max_response_bytes - MARKER_BYTES;
-	size_t error = (size_t)attempt->options->max_error_bytes - MARKER_BYTES;
+	const struct attempt_options *options = attempt->options;
+	const struct excerpt response = excerpt_of_response(options->max_response_bytes);
+	const struct excerpt error = excerpt_of_error(options->max_error_bytes);
 
-	/* A response is told by its beginning, an error by its end. */
-	capture_init(&attempt->out, response - response / 4, response / 4);
-	capture_init(&attempt->error, error / 4, error - error / 4);
+	excerpt_init_capture(&attempt->out, &response, attempt->handler);
+	excerpt_init_capture(&attempt->error, &error, attempt->handler);
 	capture_init(&attempt->result, OUTCOME_MAX_DOCUMENT, 0);
 }
 
@@ -201,6 +201,7 @@ struct attempt *attempt_new(const struct attempt_options *options,
 	const struct attempt_start *start, struct err *err)
 {
 	const struct handler *handler = start->handler;
+	struct attempt *attempt = attempt_alloc(options, start);
 	const struct child_spec spec = {
 		.path = handler->path,
 		.argv = handler->argv,
@@ -210,8 +211,9 @@ struct attempt *attempt_new(const struct attempt_options *options,
 		.uid = handler->uid,
 		.gid = handler->gid,
 		.result_pipe = true,
+		.input = attempt->in.data,
+		.input_bytes = attempt->in.len,
 	};
-	struct attempt *attempt = attempt_alloc(options, start);
 
 	attempt->started_us = clock_us();
 	if (child_spawn(&spec, &attempt->child, err) != 0) {
@@ -219,6 +221,7 @@ struct attempt *attempt_new(const struct attempt_options *options,
 		return NULL;
 	}
 	guard_note(options->guard, attempt->slot, attempt->child.pid);
+	buf_consume(&attempt->in, attempt->child.input_taken);
 	if (watch(attempt, err) != 0) {
 		attempt_free(attempt);
 		return NULL;

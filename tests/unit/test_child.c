@@ -164,6 +164,37 @@ static void closed_stdin_is_an_end_of_file(void **state)
 	buf_release(&out);
 }
 
+/* As after a parent that was killed: nothing is written once the child runs. */
+static void input_is_there_before_the_child(void **state)
+{
+	(void)state;
+	static const size_t sizes[] = {0, 1, 65536, 300000};
+	static char input[300000];
+	char *argv[4];
+	struct child_spec spec = shell_spec("wc -c", argv);
+
+	memset(input, 'x', sizeof(input));
+	spec.input = input;
+	for (size_t i = 0; i < COUNT(sizes); i++) {
+		struct child child;
+		struct buf out;
+		struct err err = ERR_INIT;
+		int status, signal_number;
+
+		spec.input_bytes = sizes[i];
+		assert_int_equal(child_spawn(&spec, &child, &err), 0);
+		assert_int_equal(child.input_taken, sizes[i]);
+		close(child.in);
+		child.in = -1;
+		buf_init(&out, 1 << 20);
+		read_all(child.out, &out);
+		assert_int_equal(atoll(buf_cstr(&out)), sizes[i]);
+		wait_exit(&child, &status, &signal_number);
+		child_reap(&child);
+		buf_release(&out);
+	}
+}
+
 static void a_child_that_closes_its_stdin_gives_epipe(void **state)
 {
 	(void)state;
@@ -602,6 +633,7 @@ int main(void)
 		cmocka_unit_test(exits_are_told_apart),
 		cmocka_unit_test(a_running_child_has_not_exited),
 		cmocka_unit_test(closed_stdin_is_an_end_of_file),
+		cmocka_unit_test(input_is_there_before_the_child),
 		cmocka_unit_test(a_child_that_closes_its_stdin_gives_epipe),
 		cmocka_unit_test(the_result_descriptor_is_3),
 		cmocka_unit_test(signals_are_clean_whatever_ours_are),
