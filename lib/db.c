@@ -104,7 +104,7 @@ static struct query *new_query(const struct db_statement *statement,
 	const struct db_params *params, db_result_fn *fn, void *ctx)
 {
 	size_t size = 0;
-	int count = params ? params->count : 0;
+	int count = params->count;
 
 	for (int i = 0; i < count; i++)
 		size += (size_t)params->lengths[i] + 1;
@@ -130,7 +130,9 @@ static struct query *new_query(const struct db_statement *statement,
 
 static struct query *new_command(const char *sql, db_result_fn *fn, void *ctx)
 {
-	struct query *query = new_query(NULL, NULL, fn, ctx);
+	static const struct db_params none;
+	struct query *query = new_query(NULL, &none, fn, ctx);
+
 	query->command = mem_strdup(sql);
 	return query;
 }
