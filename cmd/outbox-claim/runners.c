@@ -54,14 +54,15 @@ static void runner_free(struct runner *runner)
 
 void runners_prune(struct runners *runners, const struct runner *busy)
 {
-	for (struct runner **link = &runners->first; *link != NULL;) {
-		struct runner *runner = *link;
+	struct runner **link = &runners->first;
+	struct runner *runner;
 
-		if (runner->gone && runner != busy) {
+	while ((runner = *link) != NULL) {
+		if (runner == busy || !runner->gone) {
+			link = &runner->next;
+		} else {
 			*link = runner->next;
 			runner_free(runner);
-		} else {
-			link = &runner->next;
 		}
 	}
 }
