@@ -1,7 +1,6 @@
 #include "capture.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,14 +57,10 @@ int64_t capture_dropped(const struct capture *capture)
 	return capture->total - (int64_t)(capture->head.len + capture->tail_len);
 }
 
-void capture_put(const struct capture *capture, struct buf *out)
+void capture_put_tail(const struct capture *capture, struct buf *out)
 {
-	int64_t dropped = capture_dropped(capture);
 	size_t oldest = capture->tail_len < capture->tail_max ? 0 : capture->tail_pos;
 
-	buf_put(out, capture->head.data, capture->head.len);
-	if (dropped > 0)
-		buf_printf(out, "\n[… %" PRId64 " bytes dropped …]\n", dropped);
 	buf_put(out, capture->tail + oldest, capture->tail_len - oldest);
 	buf_put(out, capture->tail, oldest);
 }

@@ -23,9 +23,9 @@ void capture_release(struct capture *capture);
 void capture_add(struct capture *capture, const char *bytes, size_t count);
 int64_t capture_dropped(const struct capture *capture);
 
-/* Appends what was kept; between head and tail, when bytes were dropped, the line
- * "\n[… N bytes dropped …]\n". */
-void capture_put(const struct capture *capture, struct buf *out);
+/* Appends the bytes kept of the end, which follow those of capture->head: at once, or behind
+ * those that were dropped. */
+void capture_put_tail(const struct capture *capture, struct buf *out);
 
 /* Reads fd until it would block, for at most `budget` bytes. 1: end of file (or a read
  * error), 0: would block or budget used. */

@@ -3,11 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "excerpt.h"
 #include "json.h"
 #include "text.h"
 
-#define NAME_MAX_BYTES 300     /* kinds, workers: longer than any that is legal */
-#define RESPONSE_MAX_DEPTH 500 /* as for payloads */
+#define NAME_MAX_BYTES 300 /* kinds, workers: longer than any that is legal */
 
 /* A forged frame may say anything at any length; its result must fit a frame again. */
 static struct str short_text(struct str text)
@@ -49,45 +49,26 @@ void report_unstarted(struct job *job, struct str worker,
 
 /* ---- texts --------------------------------------------------------------------------- */
 
-/* One newline at the end is the shell's habit and says nothing, as in $(...). */
-static void drop_newline(struct buf *text)
-{
-	if (text->len > 0 && text->data[text->len - 1] == '\n')
-		text->len--;
-}
-
 static struct str view(const struct buf *text)
 {
 	return text->len == 0 ? STR_NULL : (struct str){text->data, text->len};
 }
 
-/* What was captured, fit for the database, appended to `out` up to its maximum. */
-static void put_capture(struct buf *out, const struct capture *capture)
-{
-	struct buf raw;
-
-	buf_init(&raw, capture->head_max + capture->tail_max + 256);
-	capture_put(capture, &raw);
-	drop_newline(&raw);
-	text_put_storable(out, raw.data, raw.len, out->max);
-	buf_release(&raw);
-}
-
 /* The error is the document's or what we have to say, else the end of stderr; both, where we
- * are the ones who say something. */
-static void put_error(struct buf *error, const struct attempt *attempt,
+ * are the ones who say something. Returns how much of it was cut out. */
+static int64_t put_error(struct buf *error, const struct attempt *attempt,
 	const struct outcome_document *document, const char *ours)
 {
-	if (ours[0] != '\0') {
-		buf_put_str(error, str_of(ours));
-		if (attempt->error.total > 0)
-			buf_put_char(error, '\n');
-	} else if (document != NULL && document->error != NULL) {
-		struct str text = str_of(document->error);
-		text_put_storable(error, text.s, text.n, error->max);
-		return;
-	}
-	put_capture(error, &attempt->error);
+	const struct handler *handler = attempt->handler;
+	const struct excerpt message = excerpt_of_message((int64_t)error->max);
+
+	if (ours[0] == '\0' && document != NULL && document->error != NULL)
+		return excerpt_put_text(error, str_of(document->error), &message, handler);
+	excerpt_put_text(error, str_of(ours), &message, handler); /* may quote the handler */
+	if (error->len > 0 && attempt->error.total > 0)
+		buf_put_char(error, '\n');
+	const struct excerpt rest = excerpt_of_error((int64_t)(error->max - error->len));
+	return excerpt_put_capture(error, &attempt->error, &rest, handler);
 }
 
 /* ---- the outcome --------------------------------------------------------------------- */
@@ -155,28 +136,60 @@ static void apply_stop(const struct attempt *attempt, struct verdict *verdict)
 		set_verdict(verdict, OUTCOME_RELEASE, "lease_lost");
 }
 
+/* Texts that leave the runner. */
+struct texts {
+	struct buf response, error, reason;
+	int64_t dropped_bytes;
+};
+
+static void texts_init(struct texts *texts, const struct attempt *attempt,
+	const struct outcome_document *document, const struct verdict *verdict)
+{
+	const struct attempt_options *options = attempt->options;
+	const struct excerpt response = excerpt_of_response(options->max_response_bytes);
+	const struct excerpt reason = excerpt_of_message(options->max_error_bytes);
+	const struct handler *handler = attempt->handler;
+
+	buf_init(&texts->response, (size_t)options->max_response_bytes);
+	buf_init(&texts->error, (size_t)options->max_error_bytes);
+	buf_init(&texts->reason, (size_t)options->max_error_bytes);
+	texts->dropped_bytes = excerpt_put_capture(&texts->response, &attempt->out, &response,
+		handler);
+	if (verdict->outcome != OUTCOME_OK)
+		texts->dropped_bytes += put_error(&texts->error, attempt, document,
+			verdict->error);
+	if (document != NULL && document->reason != NULL)
+		excerpt_put_text(&texts->reason, str_of(document->reason), &reason, handler);
+}
+
+static void texts_release(struct texts *texts)
+{
+	buf_release(&texts->response);
+	buf_release(&texts->error);
+	buf_release(&texts->reason);
+}
+
 static void put_result(struct attempt *attempt, struct str worker,
-	const struct verdict *verdict, const struct outcome_document *document,
-	const struct buf *response, const struct buf *error)
+	const struct verdict *verdict, const struct outcome_document *document)
 {
 	struct frame_result result = result_of(attempt->job, worker);
+	struct texts texts;
 
+	texts_init(&texts, attempt, document, verdict);
 	result.outcome = str_of(outcome_name(verdict->outcome));
 	result.code = verdict->code[0] != '\0' ? str_of(verdict->code) : STR_NULL;
-	result.response = view(response);
-	result.response_is_json = json_is_valid(response->data, response->len,
+	result.response = view(&texts.response);
+	result.response_is_json = json_is_valid(texts.response.data, texts.response.len,
 		JSON_MAX_DEPTH);
-	result.error = view(error);
+	result.error = view(&texts.error);
+	result.reason = view(&texts.reason);
 	result.started_at_us = attempt->started_at_us;
 	result.duration_ms = attempt->duration_us / 1000;
 	result.exit_status = attempt->exit_status;
 	result.signal = attempt->signal_number;
-	result.dropped_bytes = capture_dropped(&attempt->out) +
-		capture_dropped(&attempt->error);
-	if (document != NULL) {
+	result.dropped_bytes = texts.dropped_bytes;
+	if (document != NULL)
 		result.after_ms = document->after_ms;
-		result.reason = str_of(document->reason);
-	}
 	if (document != NULL && verdict->outcome == OUTCOME_OK) {
 		result.commit = str_of(document->commit);
 		result.enqueue = str_of(document->enqueue);
@@ -184,6 +197,7 @@ static void put_result(struct attempt *attempt, struct str worker,
 	if (attempt->stop == ATTEMPT_CANCELLED)
 		result.reason = str_of(attempt->cancel_reason);
 	frame_put_result(&attempt->job->result, &result);
+	texts_release(&texts);
 }
 
 enum outcome report_ended(struct attempt *attempt, struct str worker,
@@ -192,21 +206,12 @@ enum outcome report_ended(struct attempt *attempt, struct str worker,
 	struct outcome_document storage;
 	struct err document_err = ERR_INIT;
 	struct verdict verdict = {.code = code};
-	struct buf response, error;
 
 	const struct outcome_document *document = read_document(attempt, &storage,
 		&document_err);
 	conclude(attempt, document, &document_err, &verdict);
 	apply_stop(attempt, &verdict);
-
-	buf_init(&response, (size_t)attempt->options->max_response_bytes);
-	buf_init(&error, (size_t)attempt->options->max_error_bytes);
-	put_capture(&response, &attempt->out);
-	if (verdict.outcome != OUTCOME_OK)
-		put_error(&error, attempt, document, verdict.error);
-	put_result(attempt, worker, &verdict, document, &response, &error);
-	buf_release(&response);
-	buf_release(&error);
+	put_result(attempt, worker, &verdict, document);
 	outcome_document_release(&storage);
 	return verdict.outcome;
 }
