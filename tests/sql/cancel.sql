@@ -71,6 +71,9 @@ select results_eq($$select job_id from outbox.cancels('{w2}')$$, array[:three]::
 select is_empty($$select * from outbox.cancels('{}')$$, 'of none');
 select (test.settle(:three, 'fail')).outcome as x \gset
 select is_empty($$select * from outbox.cancels('{w2}')$$, 'none that has ended');
+select (test.settle(:two, 'ok', done => false)).outcome as x \gset
+insert into outbox.cancel values (:two, now(), 'bob');
+select results_eq($$select job_id from outbox.cancels('{w1}')$$, array[:one]::bigint[], 'not when it came too late either');
 
 select * from finish();
 rollback;

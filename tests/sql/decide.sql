@@ -79,6 +79,7 @@ insert into test.cases (policy, ledger, result, code, verdict, label) values
 	('{"codes":{"bounced":{"streak":2}}}', 'failed bounced, failed a', 'retry', 'bounced', 'failed bounced', 'interrupted by another code'),
 	('{"codes":{"bounced":{"streak":2}}}', 'failed bounced, failed', 'retry', 'bounced', 'failed bounced', 'or by a failure without one'),
 	('{"codes":{"bounced":{"streak":2}}}', 'failed bounced, lost', 'retry', 'bounced', 'failed bounced', 'or by a crash'),
+	('{"codes":{"bounced":{"streak":2}}}', 'failed bounced, lost bounced', 'retry', 'bounced', 'failed bounced', 'whatever its code'),
 	('{"codes":{"bounced":{"streak":2}}}', 'failed bounced, released', 'retry', 'bounced', 'dead bounced', 'not by a release'),
 	('{"codes":{"bounced":{"streak":2,"on_exhaustion":"cancel"}}}', 'failed bounced', 'retry', 'bounced', 'cancelled bounced', 'on_exhaustion cancel'),
 	('{"codes":{"bounced":{"streak":2,"on_exhaustion":"dead"}}}', 'failed bounced', 'retry', 'bounced', 'dead bounced', 'on_exhaustion dead'),

@@ -95,6 +95,7 @@ from (values
 	(repeat('[', 31) || repeat(']', 31), 31, false, '31 levels'),
 	(repeat('[', 33) || repeat(']', 33), 32, true, '33 levels'),
 	(repeat('{"a":', 64) || '1' || repeat('}', 64), 63, true, '64 objects'),
+	('[[1]', 1, false, 'a broken document of little depth is left to the parser'),
 	(repeat('[', 100000), 500, true, 'a document that is cut off')
 ) c (document, levels, deeper, label);
 

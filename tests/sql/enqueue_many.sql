@@ -32,8 +32,8 @@ select results_eq('select due_at - now(), priority, version from outbox.ready r 
 	$$values (interval '1 min', 1::smallint, 12), (interval '2 min', 4::smallint, 0)$$, 'their rows in ready');
 select is((select run_at from outbox.enqueue_many(array['a'], array['1'], run_ats => array[now() + interval '1 h']) e,
 	lateral (select (test.job(e.id)).run_at) j), now() + interval '1 h', 'run_at');
-select is((select string_agg((test.job(e.id)).subject_key, ',' order by e.ordinality)
-	from outbox.enqueue_many(array['a'], array['1', '2'], subject_keys => '[0:1]={x,y}') e), 'x,y',
+select is((select string_agg(e.kind || (test.job(e.id)).subject_key, ',' order by e.ordinality)
+	from outbox.enqueue_many('[0:1]={a,b}', '[0:1]={1,2}', subject_keys => '[0:1]={x,y}') e), 'ax,by',
 	'arrays that do not count from 1');
 
 -- ---- dedupe, also within one call; the mode makes no difference there

@@ -89,7 +89,10 @@ from (values
 	(:three, 'ok', format('(%s,-3,1)', (:'place3'::test.place).claim_id), 'a negative index'),
 	(:three, 'ok', format('(%s,,1)', (:'place3'::test.place).claim_id), 'no index'),
 	(:three, 'ok', '(,3,1)', 'no claim'),
-	(1, 'ok', :'place3', 'a job that never was')
+	(1, 'ok', :'place3', 'a job that never was'),
+	(:three, 'retry', :'place1', 'a failure in the place of another job'),
+	(:three, 'fail', format('(%s,3,2)', (:'place3'::test.place).claim_id), 'of another attempt'),
+	(:three, 'release', format('(%s,4,1)', (:'place3'::test.place).claim_id), 'with an index past the end')
 ) r (job, outcome, place, label);
 select is(test.snapshot(), (select * from test.as_it_was), 'none of these changed anything');
 
