@@ -157,9 +157,14 @@ static void take_hello(struct claimer *claimer, struct runner *runner, const voi
 {
 	struct frame_hello hello;
 
-	if (read_hello(frame, length, &hello, err) == 0 &&
-		runner_answer(runner, &hello, frame, length, claimer->options.lane))
+	if (read_hello(frame, length, &hello, err) != 0)
+		return;
+	if (runner->state != RUNNER_GREETED && hello.epoch == runner->epoch) {
+		/* it has other handlers: what it was sent meanwhile belongs to the old greeting */
+		members_greet(claimer, &runner->address);
+	} else if (runner_answer(runner, &hello, frame, length, claimer->options.lane)) {
 		members_register(claimer);
+	}
 }
 
 void members_register(struct claimer *claimer)
