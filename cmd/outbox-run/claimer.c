@@ -11,6 +11,8 @@
 #define BEATS_A_LEASE 3
 #define FRAME_DROPPED_INTERVAL_MS 10000
 
+_Static_assert(HANDLERS_MAX <= FRAME_MAX_KINDS, "a hello names all kinds");
+
 static void send_frame(struct claimer *claimer, struct buf *frame)
 {
 	struct err err = ERR_INIT;
@@ -159,8 +161,7 @@ static void send_credit(struct claimer *claimer)
 		claimer->granted_kinds[i] = runner_kind_capacity(runner, i, claimer->granted);
 		kinds[i].kind = str_of(runner->handlers->items[i].kind);
 		kinds[i].count = (int64_t)claimer->granted_kinds[i];
-		kinds[i].held =
-			(int64_t)(runner->kinds[i].running + runner->kinds[i].queued);
+		kinds[i].held = (int64_t)(runner->kinds[i].running + runner->kinds[i].queued);
 	}
 	const struct frame_credit credit = {
 		.epoch = claimer->epoch,
@@ -292,6 +293,13 @@ static void on_frame(void *ctx, const struct link_peer *peer, const void *frame,
 
 /* ---- opening and closing ------------------------------------------------------------- */
 
+static void alloc_granted_kinds(struct claimer *claimer)
+{
+	free(claimer->granted_kinds);
+	claimer->granted_kinds = mem_alloc(claimer->runner->handlers->count + 1,
+		sizeof(size_t));
+}
+
 int claimer_open(struct claimer *claimer, const struct link_options *options,
 	struct err *err)
 {
@@ -302,8 +310,7 @@ int claimer_open(struct claimer *claimer, const struct link_options *options,
 	own.ctx = claimer;
 	claimer->beat_timer.fn = on_beat_timer;
 	claimer->beat_timer.ctx = claimer;
-	claimer->granted_kinds = mem_alloc(claimer->runner->handlers->count + 1,
-		sizeof(size_t));
+	alloc_granted_kinds(claimer);
 	claimer->link = link_new(claimer->loop, &own, err);
 	return claimer->link == NULL ? -1 : 0;
 }
@@ -315,6 +322,18 @@ void claimer_close(struct claimer *claimer)
 	claimer->link = NULL;
 	free(claimer->granted_kinds);
 	claimer->granted_kinds = NULL;
+}
+
+/* A second hello of one epoch is what makes the claimer greet anew: jobs of the old greeting
+ * may be on their way, and it has to know which of them arrived. */
+void claimer_reload(struct claimer *claimer)
+{
+	alloc_granted_kinds(claimer);
+	claimer->granted = 0;
+	if (claimer->epoch == 0)
+		return;
+	claimer->accepted = false;
+	send_hello(claimer);
 }
 
 void claimer_say(struct claimer *claimer, enum frame_beat_state state)

@@ -43,6 +43,9 @@ void claimer_close(struct claimer *claimer);
 /* Once a turn: sends credit if it should be known. */
 void claimer_turn(struct claimer *claimer);
 
+/* The runner has other handlers: asks for a new greeting, in answer to which they are told. */
+void claimer_reload(struct claimer *claimer);
+
 /* Says at once that the runner drains, or, at the end, that nothing is left here. */
 void claimer_say(struct claimer *claimer, enum frame_beat_state state);
 

@@ -59,6 +59,18 @@ static void add_fixed(struct jobdoc_environment *environment, char *variable)
 	environment->envp[environment->fixed_count++] = variable;
 }
 
+/* Unless the handler has a value of its own for it. */
+static void add_inherited(struct jobdoc_environment *environment,
+	const struct handler *handler, char *variable)
+{
+	size_t length = strcspn(variable, "=") + 1;
+
+	for (char **own = handler->envp; *own != NULL; own++)
+		if (strncmp(*own, variable, length) == 0)
+			return;
+	add_fixed(environment, variable);
+}
+
 /* "NAME=value" of this process's environment, or NULL. */
 static char *find_variable(const char *name)
 {
@@ -92,14 +104,14 @@ void jobdoc_environment_init(struct jobdoc_environment *environment,
 	*environment = (struct jobdoc_environment){0};
 	buf_init(&environment->text, JOBDOC_MAX_BYTES);
 	if (!is_passed(passed, "PATH"))
-		add_fixed(environment, default_path);
+		add_inherited(environment, handler, default_path);
 	for (char **variable = environ; *variable != NULL; variable++)
 		if (is_kept(*variable))
-			add_fixed(environment, *variable);
+			add_inherited(environment, handler, *variable);
 	for (size_t i = 0; i < passed->count; i++) {
 		char *variable = find_variable(passed->items[i]);
 		if (variable != NULL && !is_kept(variable))
-			add_fixed(environment, variable);
+			add_inherited(environment, handler, variable);
 	}
 	for (char **variable = handler->envp; *variable != NULL; variable++)
 		add_fixed(environment, *variable);

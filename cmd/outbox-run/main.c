@@ -1,12 +1,14 @@
 /*
  * outbox-run: executes handlers for the jobs that a claimer sends and tells a settler how
  * they ended. Options, wiring and the orderly end are here; the rest in reading order:
- * handlers (lib) -> jobdoc -> attempt -> report -> runner -> claimer or input, and results.
+ * handlers (lib) -> catalog -> jobdoc -> attempt -> report -> runner -> claimer or input, and results.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "catalog.h"
 #include "claimer.h"
 #include "handlers.h"
 #include "input.h"
@@ -25,7 +27,7 @@
 struct app {
 	struct loop *loop;
 	struct guard *guard;
-	struct handlers handlers;
+	struct catalog catalog;
 	struct jobs held;
 	struct results results;
 	struct runner runner;
@@ -148,8 +150,8 @@ static void init_runner(struct app *app)
 	};
 
 	jobs_init(&app->held, (size_t)(run_options.max_unsettled + 2 * run_options.slots));
-	runner_init(&app->runner, &runner_options, &app->handlers, &app->held, &app->results,
-		program_incarnation());
+	runner_init(&app->runner, &runner_options, catalog_newest(&app->catalog), &app->held,
+		&app->results, program_incarnation());
 }
 
 /* ---- the end ------------------------------------------------------------------------- */
@@ -242,29 +244,41 @@ static void warn_of_few_descriptors(void)
 			LOG_INT("limit", limit.rlim_cur));
 }
 
-static void log_handlers(const struct handlers *handlers)
+static bool is_used(void *ctx, const struct handlers *handlers)
 {
-	for (size_t i = 0; i < handlers->count; i++)
-		log_event(LOG_DEBUG, "handler", LOG_TEXT("kind", handlers->items[i].kind),
-			LOG_TEXT("path", handlers->items[i].path));
-	log_event(handlers->count > 0 ? LOG_INFO : LOG_WARNING, "handlers_loaded",
-		LOG_TEXT("folder", run_options.handlers), LOG_INT("count", handlers->count));
+	return runner_uses(ctx, handlers);
+}
+
+/* A folder in which something is wrong changes nothing. */
+static void on_hangup(void *ctx, int signal_number)
+{
+	struct app *app = ctx;
+	struct err err = ERR_INIT;
+
+	(void)signal_number;
+	if (catalog_load(&app->catalog, run_options.handlers, run_options.lane, &err) != 0) {
+		log_error(LOG_ERROR, "reload_failed", &err);
+		return;
+	}
+	runner_reload(&app->runner, catalog_newest(&app->catalog));
+	if (!app->by_pipe)
+		claimer_reload(&app->claimer);
+	catalog_prune(&app->catalog, is_used, &app->runner);
 }
 
 /* The guard is forked before ZeroMQ starts its threads. */
 static int start(struct app *app, struct err *err)
 {
-	if (handlers_load(run_options.handlers, &app->handlers, err) != 0)
+	if (catalog_load(&app->catalog, run_options.handlers, run_options.lane, err) != 0)
 		return -1;
-	handlers_keep_lane(&app->handlers, run_options.lane);
-	log_handlers(&app->handlers);
 	warn_of_few_descriptors();
 	app->guard = guard_start((size_t)run_options.slots, err);
 	if (app->guard == NULL)
 		return -1;
 	app->loop = loop_new(err);
 	if (app->loop == NULL ||
-		program_handle_signals(app->loop, on_drain, on_leave, app, err) != 0)
+		program_handle_signals(app->loop, on_drain, on_leave, app, err) != 0 ||
+		loop_on_signal(app->loop, SIGHUP, on_hangup, app, err) != 0)
 		return -1;
 	init_runner(app);
 	app->acks_timer.fn = on_acks_missing;
@@ -287,7 +301,7 @@ static void stop(struct app *app)
 		claimer_close(&app->claimer);
 	results_close(&app->results);
 	jobs_release(&app->held);
-	handlers_release(&app->handlers);
+	catalog_release(&app->catalog);
 	loop_free(app->loop);
 	guard_stop(app->guard);
 	opt_list_release(&run_options.pass_env);
@@ -299,6 +313,8 @@ int main(int argc, char **argv)
 	struct err err = ERR_INIT;
 
 	program_start_no_operands(&run_program, argc, argv);
+	if (run_options.check)
+		return catalog_check(run_options.handlers, &err) == 0 ? 0 : program_fail(&err);
 	run_options_complete();
 	if (start(&app, &err) != 0)
 		return program_fail(&err);

@@ -103,6 +103,13 @@ static const struct opt opts[] = {
 		.argument = "NAME",
 		.help = "pass this variable on to handlers; may be repeated",
 	},
+	{
+		.name = "check",
+		.type = OPT_FLAG,
+		.value = &run_options.check,
+		.environment = "",
+		.help = "check the handler folder, print its handlers, and exit",
+	},
 	{.name = NULL},
 };
 

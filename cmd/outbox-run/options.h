@@ -4,6 +4,7 @@
 #ifndef OUTBOX_RUN_OPTIONS_H
 #define OUTBOX_RUN_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "opt.h"
@@ -20,6 +21,7 @@ struct run_options {
 	int64_t max_error;    /* bytes */
 	int64_t max_unsettled;
 	struct opt_list pass_env;
+	bool check; /* the handlers, and nothing else */
 };
 
 extern struct run_options run_options;

@@ -91,6 +91,21 @@ static void refuse_payload(struct runner *runner, struct job *job)
 	report(runner, job, &refused);
 }
 
+/* NULL: there is none of its kind, or not of the version that it asks for. */
+static const struct handler *find_handler(const struct runner *runner,
+	const struct job *job)
+{
+	const struct handler *handler = handlers_find(runner->handlers, job->frame.kind);
+
+	return handler != NULL && handler->version >= job->frame.version ? handler : NULL;
+}
+
+static size_t kind_index(const struct runner *runner, const struct handler *handler)
+{
+	return handler != NULL ? (size_t)(handler - runner->handlers->items)
+						   : runner->handlers->count;
+}
+
 void runner_accept(struct runner *runner, const void *frame, size_t length)
 {
 	struct job *job = jobs_add(runner->jobs, frame, length);
@@ -98,12 +113,13 @@ void runner_accept(struct runner *runner, const void *frame, size_t length)
 	if (job == NULL)
 		return;
 	job->arrived_us = clock_us();
-	const struct handler *handler = handlers_find(runner->handlers, job->frame.kind);
-	if (handler == NULL || handler->version < job->frame.version) {
+	lease_note_db_time(&runner->lease, job->frame.claimed_at_us, job->arrived_us);
+	const struct handler *handler = find_handler(runner, job);
+	if (handler == NULL) {
 		hand_back(runner, job, "no_handler", LATER_MS);
 		return;
 	}
-	job->kind = (size_t)(handler - runner->handlers->items);
+	job->kind = kind_index(runner, handler);
 	if (!lease_is_valid(&runner->lease, job->arrived_us)) {
 		hand_back(runner, job, "claim_late", LATER_MS);
 	} else if (job->frame.issues.s != NULL) {
@@ -387,6 +403,63 @@ size_t runner_kind_capacity(const struct runner *runner, size_t kind, size_t tot
 	return free < total ? free : total;
 }
 
+/* ---- other handlers ------------------------------------------------------------------ */
+
+static void alloc_kinds(struct runner *runner)
+{
+	const struct handlers *handlers = runner->handlers;
+
+	runner->kinds = mem_alloc(handlers->count + 1, sizeof(*runner->kinds));
+	for (size_t i = 0; i < handlers->count; i++)
+		jobdoc_environment_init(&runner->kinds[i].environment, &handlers->items[i],
+			runner->options.pass_env);
+}
+
+static void free_kinds(struct runner *runner)
+{
+	for (size_t i = 0; i < runner->handlers->count; i++)
+		jobdoc_environment_release(&runner->kinds[i].environment);
+	free(runner->kinds);
+}
+
+void runner_reload(struct runner *runner, const struct handlers *handlers)
+{
+	struct job *next;
+
+	free_kinds(runner);
+	runner->handlers = handlers;
+	alloc_kinds(runner);
+	for (size_t i = 0; i < runner->options.slots; i++) {
+		struct attempt *attempt = runner->slots[i];
+		if (attempt == NULL)
+			continue;
+		attempt->job->kind = kind_index(runner,
+			handlers_find(handlers, str_of(attempt->handler->kind)));
+		runner->kinds[attempt->job->kind].running++;
+	}
+	for (struct job *job = runner->queue.first; job != NULL; job = next) {
+		const struct handler *handler = find_handler(runner, job);
+		next = job->next;
+		job->kind = kind_index(runner, handler);
+		runner->kinds[job->kind].queued++;
+		if (handler == NULL) {
+			queue_remove(runner, job);
+			hand_back(runner, job, "no_handler", LATER_MS);
+		}
+	}
+}
+
+bool runner_uses(const struct runner *runner, const struct handlers *handlers)
+{
+	for (size_t i = 0; i < runner->options.slots; i++) {
+		const struct attempt *attempt = runner->slots[i];
+		if (attempt != NULL && attempt->handler >= handlers->items &&
+			attempt->handler < handlers->items + handlers->count)
+			return true;
+	}
+	return false;
+}
+
 /* ---- the end ------------------------------------------------------------------------- */
 
 static void on_grace_end(void *ctx)
@@ -446,10 +519,7 @@ void runner_init(struct runner *runner, const struct runner_options *options,
 	runner->options.attempts.on_end = on_attempt_end;
 	runner->options.attempts.ctx = runner;
 	runner->slots = mem_alloc(options->slots, sizeof(struct attempt *));
-	runner->kinds = mem_alloc(handlers->count + 1, sizeof(*runner->kinds));
-	for (size_t i = 0; i < handlers->count; i++)
-		jobdoc_environment_init(&runner->kinds[i].environment, &handlers->items[i],
-			options->pass_env);
+	alloc_kinds(runner);
 }
 
 void runner_release(struct runner *runner)
@@ -462,9 +532,7 @@ void runner_release(struct runner *runner)
 	for (size_t i = 0; i < runner->options.slots; i++)
 		if (runner->slots[i] != NULL)
 			attempt_free(runner->slots[i]);
-	for (size_t i = 0; i < runner->handlers->count; i++)
-		jobdoc_environment_release(&runner->kinds[i].environment);
-	free(runner->kinds);
+	free_kinds(runner);
 	free(runner->slots);
 	free(runner->worker);
 }

@@ -29,7 +29,7 @@ struct runner_options {
 		attempts; /* loop, guard and limits; the rest is the runner's */
 };
 
-struct runner_kind { /* one a handler, in the same order */
+struct runner_kind { /* one a handler, in the same order; one more for kinds that are gone */
 	struct jobdoc_environment environment;
 	size_t running;
 	size_t queued;
@@ -62,6 +62,11 @@ void runner_init(struct runner *runner, const struct runner_options *options,
 void runner_release(struct runner *runner); /* kills what still runs */
 
 void runner_set_worker(struct runner *runner, struct str worker);
+
+/* Goes on with other handlers: what waits without one now is handed back, what runs runs on. */
+void runner_reload(struct runner *runner, const struct handlers *handlers);
+/* Whether something runs that began with these handlers. */
+bool runner_uses(const struct runner *runner, const struct handlers *handlers);
 
 /* A job has arrived: it is started, queued, handed back, or ignored when it is held already. */
 void runner_accept(struct runner *runner, const void *frame, size_t length);
