@@ -59,6 +59,9 @@ CHILD_SIDE static int set_limit(__rlimit_resource_t resource, int64_t value)
 {
 	struct rlimit limit = {(rlim_t)value, (rlim_t)value};
 
+	/* At the hard limit of this one a process gets KILL, like from anybody; before it XCPU. */
+	if (resource == RLIMIT_CPU)
+		limit.rlim_max++;
 	return value == 0 ? 0 : setrlimit(resource, &limit);
 }
 

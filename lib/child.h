@@ -18,7 +18,7 @@
 
 struct child_limits {     /* 0: not limited */
 	int64_t memory_bytes; /* RLIMIT_AS */
-	int64_t cpu_s;        /* RLIMIT_CPU */
+	int64_t cpu_s;        /* RLIMIT_CPU: then XCPU, and a second later KILL */
 	int64_t files;        /* RLIMIT_NOFILE */
 	int64_t processes;    /* RLIMIT_NPROC, of the user */
 };
