@@ -17,14 +17,15 @@ create or replace function outbox.graded(value numeric, warning numeric, critica
 	as $$ select case when value >= critical then 'critical' when value >= warning then 'warning'
 		else 'ok' end $$;
 
--- age_s(at): the seconds since then, for grades; age_text(at): the same for people.
-create or replace function outbox.age_s(at timestamptz) returns numeric
-	language sql stable parallel safe
-	as $$ select extract(epoch from pg_catalog.clock_timestamp() - at)::numeric $$;
+-- age_s(at, now): the seconds since then, for grades; age_text(at, now): the same for people.
+-- now: the clock that made the instant.
+create or replace function outbox.age_s(at timestamptz, now timestamptz default outbox.now())
+	returns numeric language sql stable parallel safe
+	as $$ select extract(epoch from now - at)::numeric $$;
 
-create or replace function outbox.age_text(at timestamptz) returns text
-	language sql stable parallel safe
-	as $$ select pg_catalog.date_trunc('second', pg_catalog.clock_timestamp() - at)::text $$;
+create or replace function outbox.age_text(at timestamptz, now timestamptz default outbox.now())
+	returns text language sql stable parallel safe
+	as $$ select pg_catalog.date_trunc('second', now - at)::text $$;
 
 -- ---- jobs: who waits, and for whom
 
@@ -94,10 +95,11 @@ create or replace function outbox.doctor_programs()
 		where s.application_name = p.name having count(*) > 0) s on true
 	union all
 	select 'listener',
-		case when l.sessions = 0 then 'warning' else outbox.graded(outbox.age_s(l.last), 30, 300) end,
+		case when l.sessions = 0 then 'warning'
+			else outbox.graded(outbox.age_s(l.last, clock_timestamp()), 30, 300) end,
 		case when l.sessions = 0 then 'none is connected: jobs wait for ticks'
 			when l.last is null then 'connected; when it last tried itself is not visible'
-			else format('tried itself %s ago', outbox.age_text(l.last)) end
+			else format('tried itself %s ago', outbox.age_text(l.last, clock_timestamp())) end
 	from listener l
 	union all
 	select 'notifications', outbox.graded(u.used, 0.1, 0.5),
@@ -128,8 +130,8 @@ create or replace function outbox.doctor_tables()
 		where t.schemaname = 'outbox' and t.relname in ('ready', 'claim', 'job', 'attempt', 'worker')
 	)
 	select 'vacuum ' || h.relname, outbox.graded(h.n_dead_tup, 2 * h.trigger, 10 * h.trigger),
-		format('%s dead rows and %s live ones; %s', h.n_dead_tup, h.n_live_tup,
-			coalesce('vacuumed ' || outbox.age_text(h.vacuumed) || ' ago', 'never vacuumed'))
+		format('%s dead rows and %s live ones; %s', h.n_dead_tup, h.n_live_tup, coalesce(
+			'vacuumed ' || outbox.age_text(h.vacuumed, clock_timestamp()) || ' ago', 'never vacuumed'))
 	from hot h
 	union all
 	select 'autovacuum', case when s.on then 'ok' else 'critical' end,
@@ -151,12 +153,13 @@ create or replace function outbox.doctor_horizon()
 	as $$
 	select 'snapshot',
 		case when a.xact_start is null then outbox.graded(a.transactions, 1000000, 50000000)
-			else outbox.graded(outbox.age_s(a.xact_start), 300, 3600) end,
+			else outbox.graded(outbox.age_s(a.xact_start, clock_timestamp()), 300, 3600) end,
 		case when a.pid is null then 'no other session holds one'
 			else format('pid %s (%s, user %s, %s) has held one for %s and %s transactions',
 				a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.usename,
 				coalesce(a.state, 'state not visible'),
-				coalesce(outbox.age_text(a.xact_start), 'a time not visible'), a.transactions) end
+				coalesce(outbox.age_text(a.xact_start, clock_timestamp()), 'a time not visible'),
+				a.transactions) end
 	from (values (1)) one left join lateral (
 		select s.*, greatest(age(s.backend_xmin), age(s.backend_xid)) as transactions
 		from pg_stat_activity s
@@ -165,10 +168,12 @@ create or replace function outbox.doctor_horizon()
 			and (s.backend_xmin is not null or s.backend_xid is not null)
 		order by s.xact_start, transactions desc limit 1) a on true
 	union all
-	select 'prepared transactions', outbox.graded(outbox.age_s(min(p.prepared)), 300, 3600),
+	select 'prepared transactions',
+		outbox.graded(outbox.age_s(min(p.prepared), clock_timestamp()), 300, 3600),
 		case when count(*) = 0 then 'there are none'
 			else format('%s, the oldest, %s, was prepared %s ago', count(*),
-				(array_agg(p.gid order by p.prepared))[1], outbox.age_text(min(p.prepared))) end
+				(array_agg(p.gid order by p.prepared))[1],
+				outbox.age_text(min(p.prepared), clock_timestamp())) end
 	from pg_prepared_xacts p where p.database = current_database()
 	union all
 	select 'replication slots', outbox.graded(max(g.badness), 1, 16),
@@ -203,8 +208,9 @@ create or replace function outbox.doctor_server()
 				- current_setting('superuser_reserved_connections')::integer as most
 		from pg_stat_activity a where a.backend_type = 'client backend') c
 	union all
-	select 'deadlocks', outbox.graded(d.deadlocks / greatest(outbox.age_s(d.since) / 86400, 1), 1, 100),
-		format('%s in this database in %s', d.deadlocks, outbox.age_text(d.since))
+	select 'deadlocks', outbox.graded(
+			d.deadlocks / greatest(outbox.age_s(d.since, clock_timestamp()) / 86400, 1), 1, 100),
+		format('%s in this database in %s', d.deadlocks, outbox.age_text(d.since, clock_timestamp()))
 	from (
 		select s.deadlocks, coalesce(s.stats_reset, pg_postmaster_start_time()) as since
 		from pg_stat_database s where s.datname = current_database()) d

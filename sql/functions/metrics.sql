@@ -133,7 +133,8 @@ create or replace function outbox.metrics_of_parts()
 			and a.application_name = p.name)
 	from unnest(array['outbox-listen', 'outbox-claim', 'outbox-settle', 'outbox-sweep']) p (name)
 	union all
-	select 'outbox_listener_age_seconds', '', '', null, 0, outbox.age_s(max(a.query_start))
+	select 'outbox_listener_age_seconds', '', '', null, 0,
+		outbox.age_s(max(a.query_start), clock_timestamp())
 	from pg_stat_activity a
 	where a.datname = current_database() and a.application_name = 'outbox-listen'
 	having max(a.query_start) is not null
@@ -153,7 +154,7 @@ create or replace function outbox.metrics_of_server()
 	where t.schemaname = 'outbox' and t.relname = any (s.tables)
 	union all
 	select 'outbox_oldest_snapshot_seconds', '', '', null, 0,
-		coalesce(max(outbox.age_s(a.xact_start)), 0)
+		coalesce(max(outbox.age_s(a.xact_start, clock_timestamp())), 0)
 	from pg_stat_activity a
 	where a.datname = current_database() and a.pid <> pg_backend_pid()
 		and a.backend_type = 'client backend'
