@@ -102,7 +102,7 @@ struct db_array {
 	struct buf *out;
 	size_t header; /* offset of the element count */
 	int32_t count;
-	bool has_null;
+	int32_t nulls; /* of these */
 	bool is_full; /* the buf's maximum was reached */
 };
 void db_array_begin(struct db_array *array, struct buf *out, Oid element_type);

@@ -143,7 +143,7 @@ void db_array_null(struct db_array *array)
 {
 	put_int4(array, -1);
 	array->count++;
-	array->has_null = true;
+	array->nulls++;
 }
 
 int db_array_end(struct db_array *array)
@@ -154,7 +154,7 @@ int db_array_end(struct db_array *array)
 		out->len = array->header;
 		return -1;
 	}
-	uint32_t has_null = htobe32(array->has_null ? 1 : 0);
+	uint32_t has_null = htobe32(array->nulls > 0 ? 1 : 0);
 	uint32_t count = htobe32((uint32_t)array->count);
 	memcpy(out->data + array->header + ARRAY_FLAGS_OFFSET, &has_null, sizeof(has_null));
 	memcpy(out->data + array->header + ARRAY_COUNT_OFFSET, &count, sizeof(count));

@@ -111,14 +111,6 @@ static struct frame_result without_effects(const struct entry *entry)
 	return result;
 }
 
-static void put_optional_int8(struct db_array *array, int64_t value, int64_t absent)
-{
-	if (value == absent)
-		db_array_null(array);
-	else
-		db_array_int8(array, value);
-}
-
 static void put_result(struct db_array *arrays, const struct frame_result *result)
 {
 	db_array_int8(&arrays[CLAIM_IDS], result->claim_id);
@@ -130,15 +122,12 @@ static void put_result(struct db_array *arrays, const struct frame_result *resul
 	db_array_text(&arrays[ERRORS], result->error);
 	db_array_text(&arrays[RESPONSES], result->response);
 	db_array_bool(&arrays[RESPONSES_ARE_JSON], result->response_is_json);
-	put_optional_int8(&arrays[AFTERS_MS], result->after_ms, -1);
+	db_array_int8(&arrays[AFTERS_MS], result->after_ms);
 	db_array_text(&arrays[REASONS], result->reason);
 	db_array_int8(&arrays[STARTED_US], result->started_at_us);
-	put_optional_int8(&arrays[DURATIONS_MS],
-		result->started_at_us == 0 ? -1 : result->duration_ms, -1);
-	if (result->exit_status < 0)
-		db_array_null(&arrays[EXIT_STATUSES]);
-	else
-		db_array_int4(&arrays[EXIT_STATUSES], (int32_t)result->exit_status);
+	db_array_int8(&arrays[DURATIONS_MS],
+		result->started_at_us == 0 ? -1 : result->duration_ms);
+	db_array_int4(&arrays[EXIT_STATUSES], (int32_t)result->exit_status);
 	db_array_int4(&arrays[SIGNALS], (int32_t)result->signal);
 	db_array_text(&arrays[COMMITS], result->commit);
 	db_array_text(&arrays[FOLLOW_UPS], result->enqueue);
@@ -172,7 +161,10 @@ void batch_send(struct batch *batch, struct db *db, struct claims *claims,
 	db_params_init(&params);
 	for (int c = 0; c < COLUMNS; c++) {
 		db_array_end(&arrays[c]);
-		db_bind_array(&params, &bytes[c]);
+		if (element_types[c] == DB_TEXT && arrays[c].nulls == arrays[c].count)
+			db_bind_null(&params);
+		else
+			db_bind_array(&params, &bytes[c]);
 	}
 	db_query(db, &settle_statement, &params, fn, ctx);
 	for (int c = 0; c < COLUMNS; c++)

@@ -3,6 +3,8 @@
 -- instant of success.
 
 -- settle(…): one array an attribute of outbox.result; element i of each describes result i.
+-- An array may be null when the attribute is null everywhere. In afters_ms, durations_ms and
+-- exit_statuses -1 is null: an array without nulls is read in constant time an element.
 -- done_claims: claims that have no unsettled job left as far as the caller knows; the ones
 -- for which that is true are deleted. Returns the accepted attempts: those that do not come
 -- back were over already, or were never handed out, and nothing changed for them.
@@ -35,14 +37,16 @@ declare
 	-- hooks can concern every result: then none is plain
 	plain boolean := not exists (select from outbox.hook h where h.transition = 'succeeded');
 	-- jobs whose success is to be recorded with the cancel that came too late
-	cancelled constant bigint[] := array(
-		select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
+	cancelled bigint[] := '{}';
 	accepted integer := 0;
 	item outbox.result;
 	one outbox.settled;
 begin
 	perform from outbox.claim c where c.id = any (claim_ids || done_claims)
 	order by c.id for update;
+	if exists (select from outbox.cancel) then
+		cancelled := array(select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
+	end if;
 	if plain then
 		begin
 			return query
@@ -59,12 +63,16 @@ begin
 					j.subject_key, j.correlation_id, j.traceparent, m.triggered_by, m.reason,
 					case when r.response_is_json then r.response::json
 						else to_json(r.response) end
-				from unnest(claim_ids, claim_indexes, job_ids, attempts, outcomes, responses,
-					responses_are_json, started_us, durations_ms, exit_statuses, commits,
-					follow_ups, dropped_bytes)
-					r (claim_id, claim_index, job_id, attempt, outcome, response,
-					response_is_json, started_us, duration_ms, exit_status, commits, follow_ups,
-					dropped_bytes)
+				-- two arrays of texts, and the others by subscript: a third of the cost
+				from (
+					select claim_ids[i] as claim_id, claim_indexes[i] as claim_index,
+						job_ids[i] as job_id, attempts[i] as attempt, o.outcome, o.response,
+						responses_are_json[i] as response_is_json,
+						started_us[i] as started_us, nullif(durations_ms[i], -1) as duration_ms,
+						nullif(exit_statuses[i], -1) as exit_status, commits[i] as commits,
+						follow_ups[i] as follow_ups, dropped_bytes[i] as dropped_bytes
+					from unnest(outcomes, responses) with ordinality o (outcome, response, n)
+					cross join lateral (select o.n::integer as i) t) r
 				join outbox.claim c on c.id = r.claim_id
 				join outbox.job j on j.id = r.job_id
 				left join lateral outbox.rearm_of_attempt(r.job_id, r.attempt) m on true
@@ -84,8 +92,8 @@ begin
 	end if;
 	for item in
 		select r.claim_id, r.claim_index, r.job_id, r.attempt, r.outcome, r.code, r.error,
-			r.response, r.response_is_json, r.after_ms, r.reason, r.started_us, r.duration_ms,
-			r.exit_status, r.signal, r.commits, r.follow_ups, r.dropped_bytes, c.worker, c.found
+			r.response, r.response_is_json, nullif(r.after_ms, -1), r.reason, r.started_us,
+			nullif(r.duration_ms, -1), nullif(r.exit_status, -1), r.signal, r.commits, r.follow_ups, r.dropped_bytes, c.worker, c.found
 		from unnest(claim_ids, claim_indexes, job_ids, attempts, outcomes, codes, errors,
 			responses, responses_are_json, afters_ms, reasons, started_us, durations_ms,
 			exit_statuses, signals, commits, follow_ups, dropped_bytes)
@@ -104,8 +112,12 @@ begin
 			return next one;
 		end if;
 	end loop;
+	-- When all results were accepted, a claim with all of its jobs among them is over.
 	delete from outbox.claim c
-	where c.id = any (done_claims) and outbox.claim_is_over(c.ids, c.attempts);
+	where c.id = any (done_claims) and case
+		when accepted = cardinality(job_ids) and cardinality(c.ids)
+			= (select count(*) from unnest(claim_ids) u (id) where u.id = c.id) then true
+		else outbox.claim_is_over(c.ids, c.attempts) end;
 end $$;
 
 -- claim_is_over(ids, attempts): whether each of a claim's attempts has ended, or its job is
