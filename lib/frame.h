@@ -101,6 +101,7 @@ struct frame_credit_kind {
 	struct str kind;
 	int64_t count; /* so many more of this kind after last_seq */
 	int64_t held;  /* so many of it wait or run there now */
+	bool apart;    /* it has a window of its own: the total does not count it */
 };
 struct frame_credit {
 	int64_t epoch;

@@ -69,6 +69,7 @@ static const struct frame_field credit_kind_fields[] = {
 	TEXT(frame_credit_kind, kind),
 	INT(frame_credit_kind, count),
 	INT(frame_credit_kind, held),
+	BOOL(frame_credit_kind, apart),
 };
 static const struct frame_layout credit_kind_layout = LAYOUT("credit kind",
 	frame_credit_kind, credit_kind_fields);

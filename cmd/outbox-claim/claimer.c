@@ -42,7 +42,7 @@ static bool may_be_given(const struct claimer *claimer, const struct runner *run
 	int64_t silent_us = loop_now_us(claimer->loop) - runner->heard_us;
 
 	return runner->state == RUNNER_READY && !runner->gone && !runner->draining &&
-		runner_room(runner) > 0 && silent_us < claimer->options.lease_ms * 1000 * 2 / 3;
+		silent_us < claimer->options.lease_ms * 1000 * 2 / 3;
 }
 
 static bool is_reserved(const struct claimer *claimer, const char *kind)
@@ -65,22 +65,36 @@ static int64_t unreserved_room(const struct claimer *claimer)
 
 	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next)
 		if (may_be_given(claimer, r))
-			room += runner_room(r);
+			room += runner_room(r, false);
 	for (size_t i = 0; i < claimer->options.reserves_count; i++) {
 		const struct reserve *reserve = &claimer->options.reserves[i];
 
+		if (runners_have_apart(&claimer->runners, str_of(reserve->kind)))
+			continue; /* it needs none of this room */
 		room -= at_least_zero(
 			reserve->count - runners_in_flight(&claimer->runners, str_of(reserve->kind)));
 	}
 	return at_least_zero(room);
 }
 
-/*
- * What this runner has room for among the kinds that may be due, as the claim's parts: those
- * with a reserve or those without, as one claim cannot hold both limits.
- */
+/* One claim cannot hold the limits of several classes. */
+enum kind_class {
+	KIND_APART, /* with room of its own */
+	KIND_RESERVED,
+	KIND_UNRESERVED,
+};
+
+static enum kind_class class_of(const struct claimer *claimer,
+	const struct runner_kind *kind)
+{
+	if (kind->apart)
+		return KIND_APART;
+	return is_reserved(claimer, kind->name) ? KIND_RESERVED : KIND_UNRESERVED;
+}
+
+/* What this runner has room for among the kinds that may be due, as the claim's parts. */
 static void choose_class(struct claimer *claimer, const struct runner *runner,
-	bool reserved)
+	enum kind_class class)
 {
 	claimer->parts_count = 0;
 	claimer->found_by = "poll";
@@ -93,7 +107,7 @@ static void choose_class(struct claimer *claimer, const struct runner *runner,
 			continue;
 		const struct wanted_kind *wanted = &claimer->wanted.kinds[index];
 		if (!wanted->may_be_due || kind->passed == wanted->round ||
-			is_reserved(claimer, kind->name) != reserved)
+			class_of(claimer, kind) != class)
 			continue;
 		if (wanted->was_nudged)
 			claimer->found_by = "nudge";
@@ -103,36 +117,43 @@ static void choose_class(struct claimer *claimer, const struct runner *runner,
 
 static void choose_parts(struct claimer *claimer, const struct runner *runner)
 {
-	claimer->asked = runner_room(runner);
+	claimer->asked = runner_room(runner, claimer->apart);
+	if (claimer->apart) {
+		choose_class(claimer, runner, KIND_APART);
+		return;
+	}
 	if (claimer->options.reserves_count > 0) {
-		choose_class(claimer, runner, true);
+		choose_class(claimer, runner, KIND_RESERVED);
 		if (claimer->parts_count > 0)
 			return;
 		int64_t most = unreserved_room(claimer);
 		if (claimer->asked > most)
 			claimer->asked = most;
 	}
-	choose_class(claimer, runner, false);
+	choose_class(claimer, runner, KIND_UNRESERVED);
 	if (claimer->asked == 0)
 		claimer->parts_count = 0;
 }
 
 /* The runner with the most room that can run something which may be due; among equals the
  * one that was served least recently. Leaves its parts in the claimer. */
-static struct runner *choose_runner(struct claimer *claimer)
+static struct runner *choose_runner(struct claimer *claimer, bool apart)
 {
 	struct runner *best = NULL;
+	int64_t most = 1;
 
+	claimer->apart = apart;
 	for (struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
-		if (!may_be_given(claimer, r))
-			continue;
-		if (best != NULL &&
-			(runner_room(r) < runner_room(best) ||
-				(runner_room(r) == runner_room(best) && r->served > best->served)))
+		int64_t room = runner_room(r, apart);
+
+		if (!may_be_given(claimer, r) || room < most ||
+			(best != NULL && room == most && r->served > best->served))
 			continue;
 		choose_parts(claimer, r);
-		if (claimer->parts_count > 0)
+		if (claimer->parts_count > 0) {
 			best = r;
+			most = room;
+		}
 	}
 	if (best != NULL)
 		choose_parts(claimer, best);
@@ -345,8 +366,12 @@ static void start_at_positions(struct claimer *claimer, bool at_positions)
 
 static bool start_claim(struct claimer *claimer)
 {
-	struct runner *runner = choose_runner(claimer);
+	/* in turn, so that neither keeps the claimer to itself */
+	bool apart = !claimer->apart;
+	struct runner *runner = choose_runner(claimer, apart);
 
+	if (runner == NULL)
+		runner = choose_runner(claimer, !apart);
 	if (runner == NULL)
 		return false;
 	if (claimer->asked > claimer->options.batch)

@@ -51,6 +51,7 @@ struct claimer {
 	size_t parts_count;
 	size_t parts_capacity;
 	int64_t asked; /* most jobs */
+	bool apart;    /* of kinds that have room of their own */
 
 	bool next_due_unknown; /* a kind was exhausted since next_due was asked */
 	uint64_t claims;       /* so far; see runner.served */

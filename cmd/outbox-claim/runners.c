@@ -155,6 +155,7 @@ bool runner_take_credit(struct runner *runner, const struct frame_credit *credit
 		if (kind >= 0) {
 			runner->kinds[kind].credit = credit->kinds[i].count;
 			runner->kinds[kind].held = credit->kinds[i].held;
+			runner->kinds[kind].apart = credit->kinds[i].apart;
 		}
 	}
 	return true;
@@ -165,17 +166,45 @@ static int64_t at_least_zero(int64_t value)
 	return value > 0 ? value : 0;
 }
 
-int64_t runner_room(const struct runner *runner)
+static int64_t shared_room(const struct runner *runner)
 {
-	return at_least_zero(runner->total - (runner->sent_seq - runner->last_seq));
+	int64_t room = runner->total;
+
+	for (size_t i = 0; i < runner->kinds_count; i++)
+		if (!runner->kinds[i].apart)
+			room -= runner->kinds[i].sent;
+	return at_least_zero(room);
 }
 
 int64_t runner_kind_room(const struct runner *runner, size_t kind)
 {
-	int64_t room = runner->kinds[kind].credit - runner->kinds[kind].sent;
-	int64_t total = runner_room(runner);
+	int64_t room = at_least_zero(runner->kinds[kind].credit - runner->kinds[kind].sent);
+	int64_t total = runner->kinds[kind].apart ? room : shared_room(runner);
 
-	return at_least_zero(room < total ? room : total);
+	return room < total ? room : total;
+}
+
+int64_t runner_room(const struct runner *runner, bool apart)
+{
+	int64_t room = 0;
+
+	if (!apart)
+		return shared_room(runner);
+	for (size_t i = 0; i < runner->kinds_count; i++)
+		if (runner->kinds[i].apart)
+			room += runner_kind_room(runner, i);
+	return room;
+}
+
+bool runners_have_apart(const struct runners *runners, struct str kind)
+{
+	for (const struct runner *r = runners->first; r != NULL; r = r->next) {
+		int64_t index = runner_find_kind(r, kind);
+
+		if (index >= 0 && r->kinds[index].apart)
+			return true;
+	}
+	return false;
 }
 
 int64_t runners_in_flight(const struct runners *runners, struct str kind)

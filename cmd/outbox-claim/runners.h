@@ -19,6 +19,7 @@ struct runner_kind {
 	int64_t credit; /* so many more of it after the runner's last_seq */
 	int64_t held;   /* so many of it were there at last_seq */
 	int64_t sent;   /* so many of it were sent after last_seq */
+	bool apart;     /* it has room of its own, not part of the total */
 	uint64_t
 		passed; /* the round (wanted.h) in which it found too little for its version */
 };
@@ -40,7 +41,7 @@ struct runner {
 	size_t kinds_count;
 	int64_t last_seq; /* the last job frame that it has, as it says */
 	int64_t sent_seq; /* the last one sent */
-	int64_t total;    /* so many more jobs in all after last_seq */
+	int64_t total;    /* so many more jobs after last_seq of the kinds that share it */
 	int64_t beat;     /* the newest that it sent */
 	bool beat_is_new; /* and that is not recorded yet */
 	int64_t heard_us; /* when the last frame came, monotonic */
@@ -75,9 +76,13 @@ bool runner_answer(struct runner *runner, const struct frame_hello *hello,
 /* False: of another epoch, ignored. */
 bool runner_take_credit(struct runner *runner, const struct frame_credit *credit);
 
-/* How many more jobs it can take: in all, and of a kind. Never negative. */
-int64_t runner_room(const struct runner *runner);
+/* How many more jobs it can take: of the kinds that share its room, or of all those that have
+ * room of their own; and of one kind. Never negative. */
+int64_t runner_room(const struct runner *runner, bool apart);
 int64_t runner_kind_room(const struct runner *runner, size_t kind);
+
+/* Whether a runner has room apart for this kind. */
+bool runners_have_apart(const struct runners *runners, struct str kind);
 
 /* How many of a kind are there or on their way. */
 int64_t runners_in_flight(const struct runners *runners, struct str kind);

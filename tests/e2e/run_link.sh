@@ -108,7 +108,7 @@ let_finish() { # ID
 test_a_job_from_greeting_to_acknowledgement() {
 	start_registered 60000 -j 2
 	assertTrue 'it introduces itself' "said claimer '\"role\":\"run\",\"id\":\"[^\"]+\",\"epoch\":5,.*\"lane\":\"default\",\"slots\":2,\"kinds\":\[\{\"kind\":\"quick\",\"version\":0,\"lane\":\"default\",\"timeout_ms\":30000\},\{\"kind\":\"waits\"'"
-	assertTrue 'credit' "said claimer '\"total\":2,\"kinds\":\[\{\"kind\":\"quick\",\"count\":2,\"held\":0\},\{\"kind\":\"waits\",\"count\":2,\"held\":0\}\]'"
+	assertTrue 'credit' "said claimer '\"total\":2,\"kinds\":\[\{\"kind\":\"quick\",\"count\":2,\"held\":0,\"apart\":false\},\{\"kind\":\"waits\",\"count\":2,\"held\":0,\"apart\":false\}\]'"
 	job 1 quick
 	assert_soon 5 result 1 '"outcome":"ok".*"response_text":"quick".*"started_at_us":170000000[0-9]*,.*"found":"nudge"'
 	ack 1

@@ -54,8 +54,8 @@ static const struct frame_hello hello = {
 	.claims_count = 2,
 };
 
-static const struct frame_credit_kind credit_kinds[] = {{{"a", 1}, 8, 3},
-	{{"b", 1}, 0, 0}};
+static const struct frame_credit_kind credit_kinds[] = {{{"a", 1}, 8, 3, false},
+	{{"b", 1}, 0, 0, true}};
 static const struct frame_credit credit = {.epoch = 5,
 	.last_seq = 99,
 	.total = 7,
@@ -369,10 +369,11 @@ static void unknown_fields_at_the_end_are_skipped(void **state)
 	for (int i = 0; i < 3; i++)
 		msgpack_pack_int(&packer, i);
 	msgpack_pack_array(&packer, 2);
-	msgpack_pack_array(&packer, 3 + BIT_OF_EVERYTHING);
+	msgpack_pack_array(&packer, 4 + BIT_OF_EVERYTHING);
 	msgpack_pack_str_with_body(&packer, "k", 1);
 	msgpack_pack_int(&packer, 8);
-	msgpack_pack_int(&packer, 2);
+	msgpack_pack_int(&packer, 3);
+	msgpack_pack_true(&packer);
 	pack_a_bit_of_everything(&packer);
 	msgpack_pack_array(&packer, 1); /* a short item: count is absent */
 	msgpack_pack_str_with_body(&packer, "l", 1);
