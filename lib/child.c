@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "buf.h"
-
 enum {
 	PIPES = 4, /* stdin, stdout, stderr, result: the child's descriptors 0-3 */
 	CHILD_STACK = 32 * 1024, /* bytes; the child makes system calls only */
@@ -309,6 +307,19 @@ int child_spawn(const struct child_spec *spec, struct child *child, struct err *
 	return 0;
 }
 
+int child_write(const struct child *child, struct buf *bytes)
+{
+	while (bytes->len > 0) {
+		ssize_t written = write(child->in, bytes->data, bytes->len);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0)
+			return errno == EAGAIN ? 0 : -1;
+		buf_consume(bytes, (size_t)written);
+	}
+	return 1;
+}
+
 void child_kill(const struct child *child, int signal_number)
 {
 	if (child->pid <= 0)
@@ -414,6 +425,14 @@ struct guard *guard_start(size_t slots, struct err *err)
 void guard_note(struct guard *guard, size_t slot, pid_t group)
 {
 	atomic_store(&guard->groups[slot], group);
+}
+
+bool guard_find_slot(const struct guard *guard, size_t first, size_t *slot)
+{
+	for (*slot = first; *slot < guard->slots; (*slot)++)
+		if (atomic_load(&guard->groups[*slot]) == 0)
+			return true;
+	return false;
 }
 
 void guard_stop(struct guard *guard)

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "buf.h"
 #include "err.h"
 
 struct child_limits {     /* 0: not limited */
@@ -58,6 +59,10 @@ struct child {
  */
 int child_spawn(const struct child_spec *spec, struct child *child, struct err *err);
 
+/* Writes what the child's stdin takes of `bytes` and drops it from them. 1: all is written;
+ * 0: it would block; -1: nobody reads. */
+int child_write(const struct child *child, struct buf *bytes);
+
 /* Sends a signal to the whole group; also reaches members that outlive the leader. */
 void child_kill(const struct child *child, int signal_number);
 
@@ -77,7 +82,9 @@ void child_reap(struct child *child);
 struct guard;
 struct guard *guard_start(size_t slots, struct err *err);
 void guard_note(struct guard *guard, size_t slot,
-	pid_t group);                     /* 0: none; slot < slots */
+	pid_t group); /* 0: none; slot < slots */
+/* Finds a slot from `first` on in which nothing is noted. */
+bool guard_find_slot(const struct guard *guard, size_t first, size_t *slot);
 void guard_stop(struct guard *guard); /* orderly end: the guard exits without killing */
 
 #endif

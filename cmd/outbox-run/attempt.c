@@ -1,6 +1,5 @@
 #include "attempt.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -29,20 +28,11 @@ static void close_watched(struct attempt *attempt, int *fd)
 	*fd = -1;
 }
 
-/* -1: nothing more can be written, or everything has been. */
-static int write_some(struct attempt *attempt)
+/* Whether nothing more can be written, or everything has been: a handler need not read its
+ * job. */
+static bool write_some(struct attempt *attempt)
 {
-	while (attempt->in.len > 0) {
-		ssize_t written = write(attempt->child.in, attempt->in.data, attempt->in.len);
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written < 0 && errno == EAGAIN)
-			return 0;
-		if (written < 0) /* EPIPE: a handler need not read its job */
-			return -1;
-		buf_consume(&attempt->in, (size_t)written);
-	}
-	return -1;
+	return child_write(&attempt->child, &attempt->in) != 0;
 }
 
 static void on_writable(void *ctx, int fd, uint32_t events)
@@ -51,7 +41,7 @@ static void on_writable(void *ctx, int fd, uint32_t events)
 
 	(void)fd;
 	(void)events;
-	if (write_some(attempt) != 0)
+	if (write_some(attempt))
 		close_watched(attempt, &attempt->child.in);
 }
 
@@ -160,7 +150,7 @@ static int watch(struct attempt *attempt, struct err *err)
 		loop_add_fd(loop, child->error, EPOLLIN, on_output, attempt, err) != 0 ||
 		loop_add_fd(loop, child->result, EPOLLIN, on_output, attempt, err) != 0)
 		return -1;
-	if (write_some(attempt) != 0) { /* the usual case: it fits into the pipe */
+	if (write_some(attempt)) { /* the usual case: it fits into the pipe */
 		close_watched(attempt, &attempt->child.in);
 		return 0;
 	}
