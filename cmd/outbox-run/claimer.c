@@ -161,7 +161,8 @@ static void send_credit(struct claimer *claimer)
 		claimer->granted_kinds[i] = runner_kind_capacity(runner, i, claimer->granted);
 		kinds[i].kind = str_of(runner->handlers->items[i].kind);
 		kinds[i].count = (int64_t)claimer->granted_kinds[i];
-		kinds[i].held = (int64_t)(runner->kinds[i].running + runner->kinds[i].queued);
+		kinds[i].held = (int64_t)runner_kind_held(runner, i);
+		kinds[i].apart = runner_kind_is_stream(runner, i);
 	}
 	const struct frame_credit credit = {
 		.epoch = claimer->epoch,
@@ -176,30 +177,36 @@ static void send_credit(struct claimer *claimer)
 	free(kinds);
 }
 
-static bool is_worth_saying(const struct runner *runner, size_t known, size_t now,
-	size_t waiting)
+static bool is_worth_saying(size_t known, size_t now, size_t waiting, size_t step)
 {
 	if (now <= known)
 		return now < known;
 	bool runs_dry = known == 0 && waiting == 0;
-	return runs_dry || now - known >= (runner->options.slots + 1) / 2;
+	return runs_dry || now - known >= step;
+}
+
+static bool is_kind_worth_saying(const struct claimer *claimer, size_t kind, size_t free)
+{
+	const struct runner *runner = claimer->runner;
+	size_t known = claimer->granted_kinds[kind];
+
+	if (!runner_kind_is_stream(runner, kind) && known > claimer->granted)
+		known = claimer->granted; /* the total bounds it */
+	return is_worth_saying(known, runner_kind_capacity(runner, kind, free),
+		runner_kind_waiting(runner, kind), runner_kind_step(runner, kind));
 }
 
 void claimer_turn(struct claimer *claimer)
 {
 	const struct runner *runner = claimer->runner;
-	size_t now = runner_capacity(runner);
-	bool say = is_worth_saying(runner, claimer->granted, now, runner->queue.count);
+	size_t free = runner_capacity(runner);
+	bool say = is_worth_saying(claimer->granted, free, runner->queue.count,
+		(runner->options.slots + 1) / 2);
 
 	if (!claimer->accepted)
 		return;
-	for (size_t i = 0; i < runner->handlers->count && !say; i++) {
-		size_t known = claimer->granted_kinds[i];
-		if (known > claimer->granted)
-			known = claimer->granted; /* the total bounds every kind */
-		say = is_worth_saying(runner, known, runner_kind_capacity(runner, i, now),
-			runner->kinds[i].queued);
-	}
+	for (size_t i = 0; i < runner->handlers->count && !say; i++)
+		say = is_kind_worth_saying(claimer, i, free);
 	if (say)
 		send_credit(claimer);
 }
@@ -221,9 +228,11 @@ static void on_job(struct claimer *claimer, const struct frame_job *job,
 	if (job->seq <= claimer->last_seq)
 		return; /* a copy */
 	claimer->last_seq = job->seq;
-	take(&claimer->granted);
+	size_t kind = (size_t)(handler - handlers->items);
+	if (handler == NULL || !runner_kind_is_stream(claimer->runner, kind))
+		take(&claimer->granted);
 	if (handler != NULL)
-		take(&claimer->granted_kinds[handler - handlers->items]);
+		take(&claimer->granted_kinds[kind]);
 	runner_accept(claimer->runner, frame, length);
 }
 

@@ -36,6 +36,11 @@ struct excerpt excerpt_of_message(int64_t max_bytes)
 	return (struct excerpt){without_marker(max_bytes), 0};
 }
 
+struct excerpt excerpt_of_tail(int64_t max_bytes)
+{
+	return (struct excerpt){0, without_marker(max_bytes)};
+}
+
 void excerpt_init_capture(struct capture *capture, const struct excerpt *excerpt,
 	const struct handler *handler)
 {

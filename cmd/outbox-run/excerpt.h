@@ -21,6 +21,7 @@ struct excerpt { /* so much from the beginning and from the end */
 struct excerpt excerpt_of_response(int64_t max_bytes); /* is told by its beginning */
 struct excerpt excerpt_of_error(int64_t max_bytes);    /* is told by its end */
 struct excerpt excerpt_of_message(int64_t max_bytes);  /* beginning only */
+struct excerpt excerpt_of_tail(int64_t max_bytes);     /* end only */
 
 /* A capture that has all that an excerpt needs. What is redacted is found across the cut:
  * a little more is captured for handlers with patterns. */

@@ -5,14 +5,6 @@
 
 #define FRAME_DROPPED_INTERVAL_MS 10000
 
-static bool is_full(const struct input *input)
-{
-	const struct runner *runner = input->runner;
-
-	return runner->draining || runner->queue.count >= runner->options.slots ||
-		results_room(runner->results) <= runner->running + runner->queue.count;
-}
-
 static void begin_lease(struct input *input, int64_t lease_ms)
 {
 	struct lease *lease = &input->runner->lease;
@@ -52,7 +44,7 @@ static void on_frame(void *ctx, const struct link_peer *peer, const void *frame,
 	(void)peer;
 	if (version == FRAME_VERSION && type == FRAME_JOB) {
 		runner_accept(input->runner, frame, length);
-		if (is_full(input))
+		if (runner_is_full(input->runner))
 			link_pause(input->link, true);
 	} else if (version == FRAME_VERSION && type == FRAME_HELLO &&
 		frame_get_hello(frame, length, &hello, NULL, 0, NULL, 0, NULL) == 0) {
@@ -98,5 +90,5 @@ void input_close(struct input *input)
 void input_turn(struct input *input)
 {
 	if (!input->ended)
-		link_pause(input->link, is_full(input));
+		link_pause(input->link, runner_is_full(input->runner));
 }

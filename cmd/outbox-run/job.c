@@ -57,20 +57,31 @@ void jobs_init(struct jobs *jobs, size_t expected)
 	jobs->buckets = mem_alloc(size, sizeof(*jobs->buckets));
 }
 
-static struct job **bucket_of(const struct jobs *jobs, int64_t id, int64_t attempt)
+/* All attempts of a job share a bucket. */
+static struct job **bucket_of(const struct jobs *jobs, int64_t id)
 {
 	/* Ids are times and sequence numbers: a multiplication spreads them (Fibonacci hashing,
 	 * Knuth 6.4). */
-	uint64_t hash = ((uint64_t)id + (uint64_t)attempt) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t hash = (uint64_t)id * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &jobs->buckets[(hash >> 32) & jobs->mask];
 }
 
 struct job *jobs_find(const struct jobs *jobs, int64_t id, int64_t attempt)
 {
-	struct job *job = *bucket_of(jobs, id, attempt);
+	struct job *job = *bucket_of(jobs, id);
 
 	while (job != NULL && (job->id != id || job->attempt != attempt))
+		job = job->next_in_bucket;
+	return job;
+}
+
+struct job *jobs_find_given(const struct jobs *jobs, int64_t id,
+	const struct resident *resident)
+{
+	struct job *job = *bucket_of(jobs, id);
+
+	while (job != NULL && (job->id != id || job->resident != resident))
 		job = job->next_in_bucket;
 	return job;
 }
@@ -117,7 +128,7 @@ struct job *jobs_add(struct jobs *jobs, const void *frame, size_t length)
 		job_free(job);
 		return NULL;
 	}
-	struct job **bucket = bucket_of(jobs, job->id, job->attempt);
+	struct job **bucket = bucket_of(jobs, job->id);
 	job->next_in_bucket = *bucket;
 	*bucket = job;
 	jobs->count++;
@@ -126,7 +137,7 @@ struct job *jobs_add(struct jobs *jobs, const void *frame, size_t length)
 
 void jobs_forget(struct jobs *jobs, struct job *job)
 {
-	struct job **link = bucket_of(jobs, job->id, job->attempt);
+	struct job **link = bucket_of(jobs, job->id);
 
 	while (*link != job)
 		link = &(*link)->next_in_bucket;

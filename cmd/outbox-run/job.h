@@ -13,14 +13,19 @@
 #include "buf.h"
 #include "frame.h"
 
+struct resident;
+
 struct job {
 	int64_t id;
 	int64_t attempt;
 	int64_t claim_id;
 	int64_t claim_index;
-	int64_t arrived_us;     /* monotonic */
-	size_t kind;            /* index into the runner's kinds */
-	struct frame_job frame; /* views into bytes; void once the job has ended */
+	int64_t arrived_us;        /* monotonic */
+	int64_t started_us;        /* monotonic: when a resident handler was given it */
+	int64_t line_end;          /* where its line ends in what that handler was given */
+	struct resident *resident; /* that handler, until it has answered; or NULL */
+	size_t kind;               /* index into the runner's kinds */
+	struct frame_job frame;    /* views into bytes; void once the job has ended */
 	char *bytes;
 	struct buf result; /* the encoded result frame, once it has ended */
 	bool sent;         /* the result has been sent, on the present connection */
@@ -48,6 +53,10 @@ void jobs_init(struct jobs *jobs, size_t expected);
 void jobs_release(struct jobs *jobs); /* and all that it holds */
 
 struct job *jobs_find(const struct jobs *jobs, int64_t id, int64_t attempt);
+
+/* The attempt of a job that this handler has been given. */
+struct job *jobs_find_given(const struct jobs *jobs, int64_t id,
+	const struct resident *resident);
 
 /* Adds a copy of the frame. NULL when it does not decode or the attempt is held already. */
 struct job *jobs_add(struct jobs *jobs, const void *frame, size_t length);

@@ -50,6 +50,16 @@ void jobdoc_put(struct buf *out, const struct frame_job *job, int64_t deadline_u
 	buf_put_char(out, '\n');
 }
 
+void jobdoc_put_line(struct buf *out, const struct frame_job *job, int64_t deadline_us)
+{
+	size_t start = out->len;
+
+	jobdoc_put(out, job, deadline_us);
+	for (char *at = out->data + start; at < out->data + out->len - 1; at++)
+		if (*at == '\n' || *at == '\r')
+			*at = ' ';
+}
+
 /* ---- the environment ----------------------------------------------------------------- */
 
 static void add_fixed(struct jobdoc_environment *environment, char *variable)
@@ -161,16 +171,31 @@ static void put_variables(struct buf *text, const struct frame_job *job,
 	put_str(text, "OUTBOX_RESULT_FD", STR("3"));
 }
 
-char *const *jobdoc_environment_of(struct jobdoc_environment *environment,
-	const struct frame_job *job, int64_t deadline_us)
+/* Behind the fixed part: what stands in the text. */
+static char *const *add_variables(struct jobdoc_environment *environment)
 {
 	struct buf *text = &environment->text;
 	size_t count = environment->fixed_count;
 
-	buf_clear(text);
-	put_variables(text, job, deadline_us);
 	for (size_t at = 0; at < text->len; at += strlen(text->data + at) + 1)
 		environment->envp[count++] = text->data + at;
 	environment->envp[count] = NULL;
 	return environment->envp;
+}
+
+char *const *jobdoc_environment_of(struct jobdoc_environment *environment,
+	const struct frame_job *job, int64_t deadline_us)
+{
+	buf_clear(&environment->text);
+	put_variables(&environment->text, job, deadline_us);
+	return add_variables(environment);
+}
+
+char *const *jobdoc_environment_of_stream(struct jobdoc_environment *environment,
+	const char *kind)
+{
+	buf_clear(&environment->text);
+	put_str(&environment->text, "OUTBOX_KIND", str_of(kind));
+	put_str(&environment->text, "OUTBOX_MODE", STR("stream"));
+	return add_variables(environment);
 }

@@ -19,6 +19,10 @@
  */
 void jobdoc_put(struct buf *out, const struct frame_job *job, int64_t deadline_us);
 
+/* The same on one line, for stream handlers: newlines in payload and metadata, which JSON
+ * allows between its tokens only, become spaces. */
+void jobdoc_put_line(struct buf *out, const struct frame_job *job, int64_t deadline_us);
+
 /*
  * An environment that is built for each attempt: the fixed part (PATH, HOME, LANG, LC_*, TZ,
  * names that the operator passes on, the handler's own) and the short facts of the job. Long
@@ -34,8 +38,12 @@ void jobdoc_environment_init(struct jobdoc_environment *environment,
 	const struct handler *handler, const struct opt_list *passed);
 void jobdoc_environment_release(struct jobdoc_environment *environment);
 
-/* Until the next call; the array is environment->envp. */
+/* Until the next call of either; the array is environment->envp. */
 char *const *jobdoc_environment_of(struct jobdoc_environment *environment,
 	const struct frame_job *job, int64_t deadline_us);
+
+/* That of a stream handler, which is given many jobs. */
+char *const *jobdoc_environment_of_stream(struct jobdoc_environment *environment,
+	const char *kind);
 
 #endif

@@ -17,9 +17,10 @@
 #include "program.h"
 #include "runner.h"
 #include "runtime.h"
+#include "streams.h"
 
 #define ACKS_US INT64_C(10000000) /* a draining runner waits so long for the settler */
-#define DESCRIPTORS_A_SLOT 5
+#define DESCRIPTORS_A_PROCESS 5
 #define DESCRIPTORS_OF_OURS 40
 
 /* ---- wiring -------------------------------------------------------------------------- */
@@ -138,6 +139,7 @@ static void init_runner(struct app *app)
 {
 	const struct runner_options runner_options = {
 		.slots = (size_t)run_options.slots,
+		.window = (size_t)run_options.window,
 		.grace_ms = run_options.grace_ms,
 		.pass_env = &run_options.pass_env,
 		.attempts =
@@ -149,7 +151,8 @@ static void init_runner(struct app *app)
 			},
 	};
 
-	jobs_init(&app->held, (size_t)(run_options.max_unsettled + 2 * run_options.slots));
+	jobs_init(&app->held,
+		(size_t)(run_options.max_unsettled + 2 * run_options.slots + run_options.window));
 	runner_init(&app->runner, &runner_options, catalog_newest(&app->catalog), &app->held,
 		&app->results, program_incarnation());
 }
@@ -188,7 +191,7 @@ static void on_acks_missing(void *ctx)
 
 static void end_when_done(struct app *app)
 {
-	if (!is_ending(app) || !runner_is_idle(&app->runner))
+	if (!is_ending(app) || !runner_is_idle(&app->runner) || !runner_dismiss(&app->runner))
 		return;
 	if (app->leaving || results_are_settled(&app->results)) {
 		say_goodbye(app);
@@ -234,10 +237,10 @@ static void on_leave(void *ctx)
 
 /* ---- main ---------------------------------------------------------------------------- */
 
-static void warn_of_few_descriptors(void)
+static void warn_of_few_descriptors(size_t processes)
 {
 	struct rlimit limit;
-	int64_t needed = run_options.slots * DESCRIPTORS_A_SLOT + DESCRIPTORS_OF_OURS;
+	int64_t needed = (int64_t)processes * DESCRIPTORS_A_PROCESS + DESCRIPTORS_OF_OURS;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < (rlim_t)needed)
 		log_event(LOG_WARNING, "few_descriptors", LOG_INT("needed", needed),
@@ -271,8 +274,10 @@ static int start(struct app *app, struct err *err)
 {
 	if (catalog_load(&app->catalog, run_options.handlers, run_options.lane, err) != 0)
 		return -1;
-	warn_of_few_descriptors();
-	app->guard = guard_start((size_t)run_options.slots, err);
+	size_t processes = (size_t)run_options.slots +
+		streams_processes(catalog_newest(&app->catalog));
+	warn_of_few_descriptors(processes);
+	app->guard = guard_start((size_t)run_options.slots + STREAMS_MAX_PROCESSES, err);
 	if (app->guard == NULL)
 		return -1;
 	app->loop = loop_new(err);

@@ -27,6 +27,16 @@ static const struct opt opts[] = {
 		.help = "most handlers at once; else the number of processors",
 	},
 	{
+		.name = "window",
+		.type = OPT_INTEGER,
+		.value = &run_options.window,
+		.argument = "N",
+		.default_text = "1000",
+		.min = 1,
+		.max = 5000,
+		.help = "most jobs of a stream handler's kind at once",
+	},
+	{
 		.name = "lane",
 		.type = OPT_STRING,
 		.value = &run_options.lane,

@@ -15,6 +15,7 @@ struct run_options {
 	const char *jobs;    /* endpoint; NULL: the runtime directory's */
 	const char *results; /* endpoint; NULL: the runtime directory's */
 	int64_t slots;
+	int64_t window;
 	int64_t grace_ms;
 	int64_t lease_ms;
 	int64_t max_response; /* bytes */

@@ -54,21 +54,31 @@ static struct str view(const struct buf *text)
 	return text->len == 0 ? STR_NULL : (struct str){text->data, text->len};
 }
 
+/* What is known of an error, each NULL if there is none. */
+struct complaint {
+	const char *ours;              /* what the runner has to say */
+	const char *said;              /* what the handler's document says */
+	const struct capture *written; /* what the handler has written to stderr */
+	struct excerpt (*excerpt)(int64_t max_bytes); /* of that */
+};
+
 /* The error is the document's or what we have to say, else the end of stderr; both, where we
  * are the ones who say something. Returns how much of it was cut out. */
-static int64_t put_error(struct buf *error, const struct attempt *attempt,
-	const struct outcome_document *document, const char *ours)
+static int64_t put_error(struct buf *error, const struct handler *handler,
+	const struct complaint *complaint)
 {
-	const struct handler *handler = attempt->handler;
 	const struct excerpt message = excerpt_of_message((int64_t)error->max);
 
-	if (ours[0] == '\0' && document != NULL && document->error != NULL)
-		return excerpt_put_text(error, str_of(document->error), &message, handler);
-	excerpt_put_text(error, str_of(ours), &message, handler); /* may quote the handler */
-	if (error->len > 0 && attempt->error.total > 0)
+	if (complaint->ours == NULL && complaint->said != NULL)
+		return excerpt_put_text(error, str_of(complaint->said), &message, handler);
+	/* may quote the handler */
+	excerpt_put_text(error, str_of(complaint->ours), &message, handler);
+	if (complaint->written == NULL || complaint->written->total == 0)
+		return 0;
+	if (error->len > 0)
 		buf_put_char(error, '\n');
-	const struct excerpt rest = excerpt_of_error((int64_t)(error->max - error->len));
-	return excerpt_put_capture(error, &attempt->error, &rest, handler);
+	const struct excerpt rest = complaint->excerpt((int64_t)(error->max - error->len));
+	return excerpt_put_capture(error, complaint->written, &rest, handler);
 }
 
 /* ---- the outcome --------------------------------------------------------------------- */
@@ -149,6 +159,12 @@ static void texts_init(struct texts *texts, const struct attempt *attempt,
 	const struct excerpt response = excerpt_of_response(options->max_response_bytes);
 	const struct excerpt reason = excerpt_of_message(options->max_error_bytes);
 	const struct handler *handler = attempt->handler;
+	const struct complaint complaint = {
+		.ours = verdict->error[0] != '\0' ? verdict->error : NULL,
+		.said = document != NULL ? document->error : NULL,
+		.written = &attempt->error,
+		.excerpt = excerpt_of_error,
+	};
 
 	buf_init(&texts->response, (size_t)options->max_response_bytes);
 	buf_init(&texts->error, (size_t)options->max_error_bytes);
@@ -156,8 +172,7 @@ static void texts_init(struct texts *texts, const struct attempt *attempt,
 	texts->dropped_bytes = excerpt_put_capture(&texts->response, &attempt->out, &response,
 		handler);
 	if (verdict->outcome != OUTCOME_OK)
-		texts->dropped_bytes += put_error(&texts->error, attempt, document,
-			verdict->error);
+		texts->dropped_bytes += put_error(&texts->error, handler, &complaint);
 	if (document != NULL && document->reason != NULL)
 		excerpt_put_text(&texts->reason, str_of(document->reason), &reason, handler);
 }
@@ -214,4 +229,70 @@ enum outcome report_ended(struct attempt *attempt, struct str worker,
 	put_result(attempt, worker, &verdict, document);
 	outcome_document_release(&storage);
 	return verdict.outcome;
+}
+
+/* ---- resident handlers --------------------------------------------------------------- */
+
+/* As it is, if it may be; then nothing is copied. */
+static void put_response(struct frame_result *result, struct buf *text,
+	const struct report_answered *report)
+{
+	const struct excerpt excerpt = excerpt_of_response(report->max_response_bytes);
+	struct str response = report->answer->response;
+
+	if (response.n > (size_t)report->max_response_bytes ||
+		(response.s != NULL && handler_redacts(report->handler))) {
+		result->dropped_bytes = excerpt_put_text(text, response, &excerpt,
+			report->handler);
+		response = view(text);
+	}
+	result->response = response;
+	result->response_is_json = response.s != NULL &&
+		(text->len == 0 || json_is_valid(text->data, text->len, JSON_MAX_DEPTH));
+}
+
+static void put_answer(struct frame_result *result, struct texts *texts,
+	const struct report_answered *report)
+{
+	const struct outcome_document *document = &report->answer->document;
+	const struct excerpt reason = excerpt_of_message(report->max_error_bytes);
+
+	put_response(result, &texts->response, report);
+	if (document->reason != NULL)
+		excerpt_put_text(&texts->reason, str_of(document->reason), &reason,
+			report->handler);
+	result->reason = view(&texts->reason);
+	result->after_ms = document->after_ms;
+	result->commit = str_of(document->commit);
+	result->enqueue = str_of(document->enqueue);
+}
+
+void report_answered(struct job *job, struct str worker,
+	const struct report_answered *report)
+{
+	struct frame_result result = result_of(job, worker);
+	struct texts texts;
+	const struct complaint complaint = {
+		.ours = report->error,
+		.said = report->answer != NULL ? report->answer->document.error : NULL,
+		.written = report->tail,
+		.excerpt = excerpt_of_tail,
+	};
+
+	buf_init(&texts.response, (size_t)report->max_response_bytes);
+	buf_init(&texts.error, (size_t)report->max_error_bytes);
+	buf_init(&texts.reason, (size_t)report->max_error_bytes);
+	result.outcome = str_of(outcome_name(report->outcome));
+	result.code = report->code[0] != '\0' ? str_of(report->code) : STR_NULL;
+	result.started_at_us = report->started_at_us;
+	result.duration_ms = report->duration_us / 1000;
+	result.exit_status = report->exit_status;
+	result.signal = report->signal_number;
+	if (report->answer != NULL)
+		put_answer(&result, &texts, report);
+	if (report->outcome != OUTCOME_OK)
+		result.dropped_bytes += put_error(&texts.error, report->handler, &complaint);
+	result.error = view(&texts.error);
+	frame_put_result(&job->result, &result);
+	texts_release(&texts);
 }

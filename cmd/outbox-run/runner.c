@@ -5,11 +5,11 @@
 
 #include "clock.h"
 #include "log.h"
+#include "streams.h"
 
 #define SHORT_ATTEMPT_US \
 	INT64_C(50000) /* below this average jobs are asked for ahead of time */
 #define STALE_US INT64_C(1000000) /* a job waits here at most so long */
-#define LATER_MS 5000             /* until a job that we could not take is due again */
 #define PAUSE_MIN_MS 1000
 #define PAUSE_MAX_MS 30000
 #define AVERAGE_WEIGHT 8 /* the newest duration counts for one in so many */
@@ -27,14 +27,14 @@ static const struct handler *handler_of(const struct runner *runner,
 
 /* ---- jobs that are not started ------------------------------------------------------- */
 
-static void report(struct runner *runner, struct job *job,
+void runner_report(struct runner *runner, struct job *job,
 	const struct report_unstarted *report)
 {
 	report_unstarted(job, str_of(runner->worker), report);
 	results_add(runner->results, job);
 }
 
-static void hand_back(struct runner *runner, struct job *job, const char *code,
+void runner_hand_back(struct runner *runner, struct job *job, const char *code,
 	int64_t after_ms)
 {
 	const struct report_unstarted unstarted = {.outcome = OUTCOME_RELEASE,
@@ -44,22 +44,51 @@ static void hand_back(struct runner *runner, struct job *job, const char *code,
 	log_event(LOG_INFO, "job_handed_back", LOG_INT("job", job->id),
 		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind),
 		LOG_TEXT("code", code));
-	report(runner, job, &unstarted);
+	runner_report(runner, job, &unstarted);
+}
+
+/* Where jobs of the kind wait. */
+static struct job_list *queue_of(struct runner *runner, const struct job *job)
+{
+	struct stream *stream = runner->kinds[job->kind].stream;
+
+	return stream != NULL ? &stream->waiting : &runner->queue;
+}
+
+static void queue_append(struct runner *runner, struct job *job)
+{
+	job_list_append(queue_of(runner, job), job);
+	runner->kinds[job->kind].queued += runner->kinds[job->kind].stream == NULL;
 }
 
 static void queue_remove(struct runner *runner, struct job *job)
 {
-	job_list_remove(&runner->queue, job);
-	runner->kinds[job->kind].queued--;
+	job_list_remove(queue_of(runner, job), job);
+	runner->kinds[job->kind].queued -= runner->kinds[job->kind].stream == NULL;
 }
 
+/* Those that wait for a slot. */
 static void hand_back_queue(struct runner *runner, const char *code, int64_t after_ms)
 {
 	while (runner->queue.first != NULL) {
 		struct job *job = runner->queue.first;
 		queue_remove(runner, job);
-		hand_back(runner, job, code, after_ms);
+		runner_hand_back(runner, job, code, after_ms);
 	}
+}
+
+static void hand_back_all(struct runner *runner, const char *code, int64_t after_ms)
+{
+	hand_back_queue(runner, code, after_ms);
+	streams_hand_back(runner, code, after_ms);
+}
+
+static struct job *oldest_waiting(const struct runner *runner)
+{
+	struct job *job = runner->queue.first, *other = streams_oldest(runner);
+
+	return other != NULL && (job == NULL || other->arrived_us < job->arrived_us) ? other
+																				 : job;
 }
 
 /* Prefetching was wrong: whatever occupies the slots is not short. */
@@ -67,12 +96,13 @@ static void on_stale(void *ctx)
 {
 	struct runner *runner = ctx;
 	int64_t before_us = clock_us() - STALE_US;
+	struct job *job;
 
-	runner->average_us = STALE_US;
-	while (runner->queue.first != NULL && runner->queue.first->arrived_us <= before_us) {
-		struct job *job = runner->queue.first;
+	while ((job = oldest_waiting(runner)) != NULL && job->arrived_us <= before_us) {
+		if (job == runner->queue.first)
+			runner->average_us = STALE_US;
 		queue_remove(runner, job);
-		hand_back(runner, job, "handed_back", -1);
+		runner_hand_back(runner, job, "handed_back", -1);
 	}
 }
 
@@ -88,7 +118,7 @@ static void refuse_payload(struct runner *runner, struct job *job)
 
 	log_event(LOG_WARNING, "invalid_payload", LOG_INT("job", job->id),
 		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind));
-	report(runner, job, &refused);
+	runner_report(runner, job, &refused);
 }
 
 /* NULL: there is none of its kind, or not of the version that it asks for. */
@@ -116,19 +146,18 @@ void runner_accept(struct runner *runner, const void *frame, size_t length)
 	lease_note_db_time(&runner->lease, job->frame.claimed_at_us, job->arrived_us);
 	const struct handler *handler = find_handler(runner, job);
 	if (handler == NULL) {
-		hand_back(runner, job, "no_handler", LATER_MS);
+		runner_hand_back(runner, job, "no_handler", RUNNER_LATER_MS);
 		return;
 	}
 	job->kind = kind_index(runner, handler);
 	if (!lease_is_valid(&runner->lease, job->arrived_us)) {
-		hand_back(runner, job, "claim_late", LATER_MS);
+		runner_hand_back(runner, job, "claim_late", RUNNER_LATER_MS);
 	} else if (job->frame.issues.s != NULL) {
 		refuse_payload(runner, job);
 	} else if (runner->draining) {
-		hand_back(runner, job, "drained", -1);
+		runner_hand_back(runner, job, "drained", -1);
 	} else {
-		job_list_append(&runner->queue, job);
-		runner->kinds[job->kind].queued++;
+		queue_append(runner, job);
 	}
 }
 
@@ -155,13 +184,13 @@ static void pause_starting(struct runner *runner, const struct err *err)
 	log_event(LOG_ERROR, "spawn_failed", LOG_TEXT("error", err->text),
 		LOG_INT("pause_ms", runner->pause_ms));
 	loop_set_timer(loop_of(runner), &runner->pause_timer, runner->pause_ms * 1000);
-	hand_back_queue(runner, "spawn_failed", LATER_MS);
+	hand_back_queue(runner, "spawn_failed", RUNNER_LATER_MS);
 }
 
 static void start_failed(struct runner *runner, struct job *job, const struct err *err)
 {
 	if (err->class == ERR_OS) {
-		hand_back(runner, job, "spawn_failed", LATER_MS);
+		runner_hand_back(runner, job, "spawn_failed", RUNNER_LATER_MS);
 		pause_starting(runner, err);
 		return;
 	}
@@ -174,7 +203,7 @@ static void start_failed(struct runner *runner, struct job *job, const struct er
 	log_event(LOG_WARNING, "exec_failed", LOG_INT("job", job->id),
 		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind),
 		LOG_TEXT("error", err->text));
-	report(runner, job, &failed);
+	runner_report(runner, job, &failed);
 }
 
 static size_t free_slot(const struct runner *runner)
@@ -226,6 +255,17 @@ static bool kind_has_room(const struct runner *runner, const struct job *job)
 	return limit == 0 || (int64_t)runner->kinds[job->kind].running < limit;
 }
 
+static void watch_waiting(struct runner *runner)
+{
+	const struct job *job = runner->options.by_credit ? oldest_waiting(runner) : NULL;
+
+	if (job == NULL)
+		loop_stop_timer(loop_of(runner), &runner->stale_timer);
+	else
+		loop_set_timer(loop_of(runner), &runner->stale_timer,
+			job->arrived_us + STALE_US - clock_us());
+}
+
 void runner_turn(struct runner *runner)
 {
 	struct job *next;
@@ -240,11 +280,8 @@ void runner_turn(struct runner *runner)
 		if (is_paused(runner)) /* and the queue has been handed back */
 			break;
 	}
-	if (runner->options.by_credit && runner->queue.first != NULL)
-		loop_set_timer(loop_of(runner), &runner->stale_timer,
-			runner->queue.first->arrived_us + STALE_US - clock_us());
-	else
-		loop_stop_timer(loop_of(runner), &runner->stale_timer);
+	streams_turn(runner);
+	watch_waiting(runner);
 }
 
 /* ---- ending -------------------------------------------------------------------------- */
@@ -296,13 +333,26 @@ static struct attempt *find_attempt(const struct runner *runner, const struct jo
 	return NULL;
 }
 
-static bool is_queued(const struct runner *runner, const struct job *wanted)
+static void cancel_attempt(struct attempt *attempt, struct str reason)
 {
-	const struct job *job = runner->queue.first;
+	if (attempt->stop != ATTEMPT_NOT_STOPPED)
+		return;
+	if (reason.s != NULL)
+		attempt->cancel_reason = mem_strndup(reason.s, reason.n);
+	attempt_stop(attempt, ATTEMPT_CANCELLED);
+}
 
-	while (job != NULL && job != wanted)
-		job = job->next;
-	return job != NULL;
+static void cancel_waiting(struct runner *runner, struct job *job, struct str reason)
+{
+	const struct report_unstarted cancelled = {.outcome = OUTCOME_CANCEL,
+		.code = "cancelled",
+		.reason = reason,
+		.after_ms = -1};
+
+	queue_remove(runner, job);
+	log_event(LOG_INFO, "job_cancelled", LOG_INT("job", job->id),
+		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind));
+	runner_report(runner, job, &cancelled);
 }
 
 void runner_cancel(struct runner *runner, const struct frame_cancel *cancel)
@@ -310,20 +360,12 @@ void runner_cancel(struct runner *runner, const struct frame_cancel *cancel)
 	struct job *job = jobs_find(runner->jobs, cancel->job_id, cancel->attempt);
 	struct attempt *attempt = job == NULL ? NULL : find_attempt(runner, job);
 
-	if (attempt != NULL && attempt->stop == ATTEMPT_NOT_STOPPED) {
-		if (cancel->reason.s != NULL)
-			attempt->cancel_reason = mem_strndup(cancel->reason.s, cancel->reason.n);
-		attempt_stop(attempt, ATTEMPT_CANCELLED);
-	} else if (job != NULL && is_queued(runner, job)) {
-		const struct report_unstarted cancelled = {.outcome = OUTCOME_CANCEL,
-			.code = "cancelled",
-			.reason = cancel->reason,
-			.after_ms = -1};
-		queue_remove(runner, job);
-		log_event(LOG_INFO, "job_cancelled", LOG_INT("job", job->id),
-			LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind));
-		report(runner, job, &cancelled);
-	}
+	if (attempt != NULL)
+		cancel_attempt(attempt, cancel->reason);
+	else if (job != NULL && job->resident != NULL)
+		resident_cancel(job->resident, job);
+	else if (job != NULL && job->result.len == 0) /* it has not ended: it waits */
+		cancel_waiting(runner, job, cancel->reason);
 }
 
 static void stop_all(struct runner *runner,
@@ -341,9 +383,11 @@ void runner_lose_lease(struct runner *runner)
 	lease_give_up(&runner->lease);
 	loop_stop_timer(loop_of(runner), &runner->lease_timer);
 	log_event(LOG_WARNING, "lease_lost", LOG_INT("killed", runner->running),
+		LOG_INT("streamed", streams_held(runner)),
 		LOG_INT("handed_back", runner->queue.count));
 	stop_all(runner, attempt_kill, ATTEMPT_LEASE_LOST);
-	hand_back_queue(runner, "claim_late", LATER_MS);
+	streams_kill(runner, RESIDENT_LEASE_LOST);
+	hand_back_all(runner, "claim_late", RUNNER_LATER_MS);
 }
 
 static void on_lease_end(void *ctx)
@@ -380,27 +424,75 @@ static size_t at_most(size_t limit, size_t used)
 	return limit > used ? limit - used : 0;
 }
 
-size_t runner_capacity(const struct runner *runner)
+static size_t least(size_t a, size_t b)
 {
-	size_t held = runner->running + runner->queue.count;
-
-	if (runner->draining || is_paused(runner) ||
-		!lease_is_valid(&runner->lease, clock_us()))
-		return 0;
-	size_t free = at_most(window(runner), held);
-	size_t room = at_most(results_room(runner->results), held);
-	return free < room ? free : room;
+	return a < b ? a : b;
 }
 
-size_t runner_kind_capacity(const struct runner *runner, size_t kind, size_t total)
+/* There will be room for the results of so many more. */
+static size_t room(const struct runner *runner)
 {
-	size_t limit = (size_t)runner->handlers->items[kind].concurrency;
-	size_t held = runner->kinds[kind].running + runner->kinds[kind].queued;
+	return at_most(results_room(runner->results),
+		runner->running + runner->queue.count + streams_held(runner));
+}
 
+static bool may_take(const struct runner *runner)
+{
+	return !runner->draining && lease_is_valid(&runner->lease, clock_us());
+}
+
+size_t runner_capacity(const struct runner *runner)
+{
+	if (is_paused(runner) || !may_take(runner))
+		return 0;
+	return least(at_most(window(runner), runner->running + runner->queue.count),
+		room(runner));
+}
+
+size_t runner_kind_capacity(const struct runner *runner, size_t kind, size_t free)
+{
+	const struct runner_kind *own = &runner->kinds[kind];
+	size_t limit = (size_t)runner->handlers->items[kind].concurrency;
+
+	if (own->stream != NULL)
+		return may_take(runner) ? least(stream_capacity(own->stream), room(runner)) : 0;
 	if (limit == 0)
-		return total;
-	size_t free = at_most(limit * (is_prefetching(runner) ? 2 : 1), held);
-	return free < total ? free : total;
+		return free;
+	return least(at_most(limit * (is_prefetching(runner) ? 2 : 1),
+					 own->running + own->queued),
+		free);
+}
+
+bool runner_kind_is_stream(const struct runner *runner, size_t kind)
+{
+	return runner->kinds[kind].stream != NULL;
+}
+
+size_t runner_kind_waiting(const struct runner *runner, size_t kind)
+{
+	const struct runner_kind *own = &runner->kinds[kind];
+
+	return own->stream != NULL ? own->stream->waiting.count : own->queued;
+}
+
+size_t runner_kind_held(const struct runner *runner, size_t kind)
+{
+	const struct runner_kind *own = &runner->kinds[kind];
+
+	return own->stream != NULL ? stream_held(own->stream) : own->running + own->queued;
+}
+
+size_t runner_kind_step(const struct runner *runner, size_t kind)
+{
+	const struct stream *stream = runner->kinds[kind].stream;
+
+	return ((stream != NULL ? stream_window(stream) : runner->options.slots) + 1) / 2;
+}
+
+bool runner_is_full(const struct runner *runner)
+{
+	return runner->draining || runner->queue.count >= runner->options.slots ||
+		streams_are_full(runner) || room(runner) == 0;
 }
 
 /* ---- other handlers ------------------------------------------------------------------ */
@@ -422,13 +514,31 @@ static void free_kinds(struct runner *runner)
 	free(runner->kinds);
 }
 
+/* By the handlers of now. */
+static void queue_anew(struct runner *runner)
+{
+	struct job_list waiting = runner->queue;
+
+	runner->queue = (struct job_list){0};
+	while (waiting.first != NULL) {
+		struct job *job = waiting.first;
+		const struct handler *handler = find_handler(runner, job);
+		job_list_remove(&waiting, job);
+		job->kind = kind_index(runner, handler);
+		if (handler != NULL)
+			queue_append(runner, job);
+		else
+			runner_hand_back(runner, job, "no_handler", RUNNER_LATER_MS);
+	}
+}
+
 void runner_reload(struct runner *runner, const struct handlers *handlers)
 {
-	struct job *next;
-
+	streams_retire(runner);
 	free_kinds(runner);
 	runner->handlers = handlers;
 	alloc_kinds(runner);
+	streams_open(runner);
 	for (size_t i = 0; i < runner->options.slots; i++) {
 		struct attempt *attempt = runner->slots[i];
 		if (attempt == NULL)
@@ -437,16 +547,7 @@ void runner_reload(struct runner *runner, const struct handlers *handlers)
 			handlers_find(handlers, str_of(attempt->handler->kind)));
 		runner->kinds[attempt->job->kind].running++;
 	}
-	for (struct job *job = runner->queue.first; job != NULL; job = next) {
-		const struct handler *handler = find_handler(runner, job);
-		next = job->next;
-		job->kind = kind_index(runner, handler);
-		runner->kinds[job->kind].queued++;
-		if (handler == NULL) {
-			queue_remove(runner, job);
-			hand_back(runner, job, "no_handler", LATER_MS);
-		}
-	}
+	queue_anew(runner);
 }
 
 bool runner_uses(const struct runner *runner, const struct handlers *handlers)
@@ -457,14 +558,17 @@ bool runner_uses(const struct runner *runner, const struct handlers *handlers)
 			attempt->handler < handlers->items + handlers->count)
 			return true;
 	}
-	return false;
+	return streams_use(runner, handlers);
 }
 
 /* ---- the end ------------------------------------------------------------------------- */
 
 static void on_grace_end(void *ctx)
 {
-	stop_all(ctx, attempt_stop, ATTEMPT_INTERRUPTED);
+	struct runner *runner = ctx;
+
+	stop_all(runner, attempt_stop, ATTEMPT_INTERRUPTED);
+	streams_stop(runner, RESIDENT_INTERRUPTED);
 }
 
 void runner_drain(struct runner *runner)
@@ -473,8 +577,10 @@ void runner_drain(struct runner *runner)
 		return;
 	runner->draining = true;
 	log_event(LOG_INFO, "draining", LOG_INT("running", runner->running),
+		LOG_INT("streamed", streams_held(runner)),
 		LOG_INT("handed_back", runner->queue.count));
-	hand_back_queue(runner, "drained", -1);
+	hand_back_all(runner, "drained", -1);
+	streams_close(runner);
 	loop_set_timer(loop_of(runner), &runner->grace_timer,
 		runner->options.grace_ms * 1000);
 }
@@ -483,11 +589,18 @@ void runner_leave(struct runner *runner)
 {
 	runner_drain(runner);
 	stop_all(runner, attempt_kill, ATTEMPT_INTERRUPTED);
+	streams_kill(runner, RESIDENT_INTERRUPTED);
 }
 
 bool runner_is_idle(const struct runner *runner)
 {
-	return runner->running == 0 && runner->queue.count == 0;
+	return runner->running == 0 && runner->queue.count == 0 && streams_held(runner) == 0;
+}
+
+bool runner_dismiss(struct runner *runner)
+{
+	streams_close(runner);
+	return !streams_have_processes(runner);
 }
 
 void runner_set_worker(struct runner *runner, struct str worker)
@@ -520,6 +633,8 @@ void runner_init(struct runner *runner, const struct runner_options *options,
 	runner->options.attempts.ctx = runner;
 	runner->slots = mem_alloc(options->slots, sizeof(struct attempt *));
 	alloc_kinds(runner);
+	streams_init(runner);
+	streams_open(runner);
 }
 
 void runner_release(struct runner *runner)
@@ -532,6 +647,7 @@ void runner_release(struct runner *runner)
 	for (size_t i = 0; i < runner->options.slots; i++)
 		if (runner->slots[i] != NULL)
 			attempt_free(runner->slots[i]);
+	streams_release(runner);
 	free_kinds(runner);
 	free(runner->slots);
 	free(runner->worker);
