@@ -54,3 +54,9 @@ int64_t lease_db_now_us(const struct lease *lease, int64_t now_us)
 {
 	return lease->db_now_us == 0 ? 0 : lease->db_now_us + now_us - lease->db_at_us;
 }
+
+void lease_note_db_time(struct lease *lease, int64_t db_us, int64_t now_us)
+{
+	if (lease->db_now_us != 0 && db_us > lease_db_now_us(lease, now_us))
+		lease_set_clock(lease, db_us, now_us);
+}

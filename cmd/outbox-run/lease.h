@@ -45,6 +45,9 @@ int64_t lease_end_us(
 
 /* An absurd time, with which one could not reckon, is not taken. */
 void lease_set_clock(struct lease *lease, int64_t db_now_us, int64_t now_us);
+/* The database's clock has said this, or more, by now: what was known of it is corrected when
+ * it is behind, as after somebody has moved that clock. */
+void lease_note_db_time(struct lease *lease, int64_t db_us, int64_t now_us);
 int64_t lease_db_now_us(const struct lease *lease, int64_t now_us); /* 0: not known yet */
 
 #endif
