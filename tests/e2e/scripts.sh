@@ -240,7 +240,8 @@ test_demo() {
 	assertEquals 'exit status' 0 $? || show_logs
 	for expected in 'order.ship .*| succeeded | *3 | 1 failed (exit_75: the carrier' \
 		'order.invoice .*| dead *| *1 | 1 dead (exit_65: no such tax number)' \
-		' 53 |  *55 |  *54 |  *1 |  *53 |  *0$'; do
+		'order.pay .*| succeeded | *1 | 1 succeeded' \
+		' 54 |  *57 |  *56 |  *1 |  *54 |  *1 |  *0$'; do
 		assertTrue "the demo shows: $expected" "grep -q '$expected' $work/demo.out"
 	done
 	assertEquals 'left behind' '' "$(find "$work" -mindepth 1 -name 'outbox-*-??????')"
