@@ -11,6 +11,7 @@
 #define LISTENER_SILENT_US INT64_C(6000000) /* then the tick looks for work itself */
 #define SAFETY_US \
 	INT64_C(30000000) /* with a listener: a nudge may still have been lost */
+#define LONGEST_WAIT_US INT64_C(86400000000) /* a day */
 #define COLLEAGUE_US INT64_C(1000000)
 #define PAUSE_MIN_MS 5
 #define PAUSE_MAX_MS 1000
@@ -404,10 +405,25 @@ void claimer_pause(struct claimer *claimer)
 	loop_set_timer(claimer->loop, &claimer->due_timer, claimer->pause_ms * 1000);
 }
 
+/* How long to wait for what is due then, or null: for nothing. */
+static int64_t wait_of(const struct claimer *claimer, const PGresult *next_due)
+{
+	int64_t wait_us = LONGEST_WAIT_US;
+	int64_t head_wait_us = scan_wait_us(&claimer->scan, loop_now_us(claimer->loop));
+
+	if (!PQgetisnull(next_due, 0, 0) && db_get_int8(next_due, 0, 0) < wait_us)
+		wait_us = db_get_int8(next_due, 0, 0);
+	/* a colleague sleeps with the lock, and may be taken away */
+	if (claimer->sleep.has_colleague && wait_us > COLLEAGUE_US)
+		wait_us = COLLEAGUE_US;
+	if (wait_us > 0 && head_wait_us < wait_us)
+		wait_us = head_wait_us > 0 ? head_wait_us : 1000;
+	return wait_us;
+}
+
 static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 {
 	struct claimer *claimer = ctx;
-	int64_t wait_us, head_wait_us;
 
 	claimer->looking = false;
 	if (result == NULL) {
@@ -415,22 +431,11 @@ static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 		claimer_back_off(claimer, "next_due_failed", err);
 		return;
 	}
-	wait_us = PQgetisnull(result, 0, 0) ? INT64_MAX : db_get_int8(result, 0, 0);
-	/* a colleague sleeps with the lock, and may be taken away */
-	if (claimer->sleep.has_colleague && wait_us > COLLEAGUE_US)
-		wait_us = COLLEAGUE_US;
-	head_wait_us = scan_wait_us(&claimer->scan, loop_now_us(claimer->loop));
-	if (wait_us > 0 && head_wait_us < wait_us)
-		wait_us = head_wait_us > 0 ? head_wait_us : 1000;
-	wait_us = db_get_int8(result, 0, 0);
-	if (wait_us <= 0) {
-		/* due, and not to be had: another claimer has locked it, or it has just come */
-		claimer->pause_ms = claimer->pause_ms == 0 ? PAUSE_MIN_MS : claimer->pause_ms * 2;
-		if (claimer->pause_ms > PAUSE_MAX_MS)
-			claimer->pause_ms = PAUSE_MAX_MS;
-		wait_us = claimer->pause_ms * 1000;
-	}
-	loop_set_timer(claimer->loop, &claimer->due_timer, wait_us);
+	int64_t wait_us = wait_of(claimer, result);
+	if (wait_us > 0)
+		loop_set_timer(claimer->loop, &claimer->due_timer, wait_us);
+	else /* due, and not to be had: another claimer has locked it, or it has just come */
+		claimer_pause(claimer);
 }
 
 void claimer_ask_next_due(struct claimer *claimer)
@@ -491,7 +496,11 @@ bool claimer_hears_listener(const struct claimer *claimer)
 
 void claimer_hear_listener(struct claimer *claimer)
 {
+	bool is_back = !claimer_hears_listener(claimer);
+
 	claimer->listener_heard_us = clock_us();
+	if (is_back) /* look once more, and then fall asleep with the lock */
+		wanted_mark_all(&claimer->wanted);
 }
 
 static void on_kinds_without_runner(void *ctx, PGresult *result, const struct err *err)
