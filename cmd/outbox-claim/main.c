@@ -208,6 +208,12 @@ static void on_stay(void *ctx)
 		loop_set_timer(app->loop, &app->stay_timer, STAY_US);
 }
 
+/* Nobody is to be waited for, and nothing is left to be recorded. */
+static bool is_alone(const struct app *app)
+{
+	return app->claimer.runners.first == NULL && db_queue_length(app->db) == 0;
+}
+
 static void drain(void *ctx)
 {
 	struct app *app = ctx;
@@ -221,7 +227,7 @@ static void drain(void *ctx)
 	claimer_drain(&app->claimer);
 	app->leave_at_us = loop_now_us(app->loop) + grace_ms * 1000;
 	app->stay_timer = (struct loop_timer){.fn = on_stay, .ctx = app};
-	loop_set_timer(app->loop, &app->stay_timer, STAY_US);
+	loop_set_timer(app->loop, &app->stay_timer, is_alone(app) ? 0 : STAY_US);
 }
 
 static void leave(void *ctx)
