@@ -59,14 +59,22 @@ static int64_t at_least_zero(int64_t value)
 	return value > 0 ? value : 0;
 }
 
-/* What kinds without a reserve may take: the room of all runners less what is kept free. */
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * What kinds without a reserve may take: the free slots of all runners less what is kept free.
+ * Nothing ahead of time: it would have the next slot, and its job may be a long one.
+ */
 static int64_t unreserved_room(const struct claimer *claimer)
 {
 	int64_t room = 0;
 
 	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next)
 		if (may_be_given(claimer, r))
-			room += runner_room(r, false);
+			room += least(runner_room(r, false), runner_free_slots(r));
 	for (size_t i = 0; i < claimer->options.reserves_count; i++) {
 		const struct reserve *reserve = &claimer->options.reserves[i];
 

@@ -116,6 +116,7 @@ bool runner_answer(struct runner *runner, const struct frame_hello *hello,
 	buf_put(&runner->hello, frame, length);
 	free(runner->worker);
 	runner->worker = mem_strndup(hello->id.s, hello->id.n);
+	runner->slots = hello->slots;
 	take_kinds(runner, hello, lane);
 	runner->state = RUNNER_ANSWERED;
 	return true;
@@ -194,6 +195,16 @@ int64_t runner_room(const struct runner *runner, bool apart)
 		if (runner->kinds[i].apart)
 			room += runner_kind_room(runner, i);
 	return room;
+}
+
+int64_t runner_free_slots(const struct runner *runner)
+{
+	int64_t free_slots = runner->slots;
+
+	for (size_t i = 0; i < runner->kinds_count; i++)
+		if (!runner->kinds[i].apart)
+			free_slots -= runner->kinds[i].held + runner->kinds[i].sent;
+	return at_least_zero(free_slots);
 }
 
 bool runners_have_apart(const struct runners *runners, struct str kind)

@@ -37,6 +37,7 @@ struct runner {
 	enum runner_state state;
 	struct buf hello; /* the frame, until it is registered */
 	bool registering; /* the statement is under way */
+	int64_t slots;    /* most attempts at once, of kinds that are not apart */
 	struct runner_kind *kinds;
 	size_t kinds_count;
 	int64_t last_seq; /* the last job frame that it has, as it says */
@@ -83,6 +84,9 @@ int64_t runner_kind_room(const struct runner *runner, size_t kind);
 
 /* Whether a runner has room apart for this kind. */
 bool runners_have_apart(const struct runners *runners, struct str kind);
+
+/* Slots that no job occupies or waits for; one runner may ask for more jobs than that. */
+int64_t runner_free_slots(const struct runner *runner);
 
 /* How many of a kind are there or on their way. */
 int64_t runners_in_flight(const struct runners *runners, struct str kind);
