@@ -1,10 +1,45 @@
 -- Time and identity.
 
 -- now(): the clock behind every stored instant and every due time: the start of the
--- transaction. One function, so that tests can move it. Inlined, it costs nothing.
+-- transaction. One function, so that tests can move it (clock_move). Inlined, it costs nothing.
 create or replace function outbox.now() returns timestamptz
 	language sql stable parallel safe
 	as 'select pg_catalog.now()';
+
+-- clock_offset(): by how much now() is ahead of the real time; 0 but in tests.
+create or replace function outbox.clock_offset() returns interval
+	language sql stable parallel safe
+	as 'select outbox.now() - pg_catalog.now()';
+
+-- clock_move(by): moves the clock of this database, and returns what now() says then. Claimers
+-- and sweepers look again at once. Only ids still come from the real time, so that they stay
+-- unique. To put the clock back: outbox.clock_move(-outbox.clock_offset()).
+--
+-- For tests of what happens later. The offset is written into the body of now() itself, which
+-- nobody but the owner of the schema can replace.
+create or replace function outbox.clock_move(by interval) returns timestamptz
+	language plpgsql
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	-- in seconds: what a day or a month is depends on the date and the time zone
+	seconds constant numeric := extract(epoch from outbox.clock_offset() + by);
+	body text := 'select pg_catalog.now()';
+	moved timestamptz;
+begin
+	if seconds is null then
+		raise exception 'by must not be null' using errcode = '22004';
+	end if;
+	if seconds <> 0 then
+		body := body || format(' + interval ''%s seconds''', seconds);
+	end if;
+	execute format('create or replace function outbox.now() returns timestamptz'
+		' language sql stable parallel safe as %L', body);
+	perform pg_notify('outbox', ''), pg_notify('outbox_schedule', '');
+	execute 'select outbox.now()' into moved;
+	return moved;
+end $$;
+revoke all on function outbox.clock_move(interval) from public;
 
 -- clock_us(): the database's clock in Unix microseconds, for programs that need "now"
 -- without trusting their own.
