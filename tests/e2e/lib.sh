@@ -137,7 +137,14 @@ start() { # INSTANCE PROGRAM [ARGUMENT ...]
 	"$@" --ready-fd 9 9>"$work/$instance.ready" </dev/null >>"$work/$instance.out" \
 		2>>"$work/$instance.log" &
 	echo $! >"$work/$instance.pid"
-	assert_soon 20 test -s "$work/$instance.ready"
+	assert_soon 20 is_ready_or_gone "$instance" || return
+	[ -s "$work/$instance.ready" ] && return
+	fail_with_logs "$instance has ended at its start"
+	return 1
+}
+
+is_ready_or_gone() { # INSTANCE
+	[ -s "$work/$1.ready" ] || has_ended "$(pid_of "$1")"
 }
 
 # The options are the runner's. A lease of 2 seconds makes lost jobs come back soon.

@@ -203,7 +203,7 @@ test_install_and_uninstall() {
 }
 
 test_outbox_up_runs_the_example_handlers() {
-	outbox-up --handlers="$root/scripts/handlers" -j4 2>"$work/up.log" &
+	outbox-up --handlers="$root/scripts/handlers" -j4 --runners 2 2>"$work/up.log" &
 	echo $! >"$work/up.pid"
 	enqueue example.hello '{"name":"world"}' >/dev/null
 	enqueue example.report '{"text":"one two two"}' >/dev/null
