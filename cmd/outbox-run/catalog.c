@@ -86,8 +86,7 @@ static void set_free(struct catalog_set *set)
 	free(set);
 }
 
-void catalog_prune(struct catalog *catalog,
-	bool is_used(void *ctx, const struct handlers *handlers), void *ctx)
+void catalog_prune(struct catalog *catalog, catalog_use_fn *is_used, void *ctx)
 {
 	struct catalog_set **link = &catalog->newest->older;
 

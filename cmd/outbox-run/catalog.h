@@ -23,8 +23,8 @@ int catalog_load(struct catalog *catalog, const char *folder, const char *lane,
 const struct handlers *catalog_newest(const struct catalog *catalog);
 
 /* Drops older sets that are not in use. */
-void catalog_prune(struct catalog *catalog,
-	bool is_used(void *ctx, const struct handlers *handlers), void *ctx);
+typedef bool catalog_use_fn(void *ctx, const struct handlers *handlers);
+void catalog_prune(struct catalog *catalog, catalog_use_fn *is_used, void *ctx);
 
 void catalog_release(struct catalog *catalog);
 
