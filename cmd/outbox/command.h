@@ -30,6 +30,7 @@ extern const struct command command_erase_tenant;
 extern const struct command command_explain;
 extern const struct command command_history;
 extern const struct command command_keygen;
+extern const struct command command_lane;
 extern const struct command command_list;
 extern const struct command command_metrics;
 extern const struct command command_migrate;

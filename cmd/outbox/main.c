@@ -18,6 +18,7 @@ static const struct command *const commands[] = {
 	&command_explain,
 	&command_history,
 	&command_keygen,
+	&command_lane,
 	&command_list,
 	&command_metrics,
 	&command_migrate,

@@ -7,9 +7,11 @@
 -- issues: what the kind's schema of today, not that of the enqueue, says against a payload.
 -- found_by: how the claimer came to look: nudge, poll or sweep.
 --
--- Nothing is claimed from a paused lane. Rows that another claimer has locked are passed
--- over. The transaction commits asynchronously: losing a claim in a server crash only means
--- that the attempt runs again, and a settle's flush carries the claim before it.
+-- Nothing is claimed from a paused lane, and nothing of a kind that is in another lane by now:
+-- its manifest may have moved it while a runner of its old lane is still there. Rows that
+-- another claimer has locked are passed over. The transaction commits asynchronously: losing
+-- a claim in a server crash only means that the attempt runs again, and a settle's flush
+-- carries the claim before it.
 --
 -- It first counts without locks what is due, then takes it part by part, a part being a kind
 -- and a priority: each part becomes one claim row.
@@ -47,7 +49,7 @@ begin
 	perform set_config('synchronous_commit', 'off', true);
 	for part in
 		select d.kind, d.priority, d.quota, d.version, d.starting
-		from outbox.due_parts(kinds, limits, max_jobs, versions, after) d
+		from outbox.due_parts(lane, kinds, limits, max_jobs, versions, after) d
 	loop
 		select coalesce(min(k.max_attempts), 8), count(k.payload_schema) > 0
 		into usual_attempts, has_schema
@@ -84,11 +86,12 @@ begin
 	end loop;
 end $$;
 
--- due_parts(kinds, limits, max_jobs, versions, after): how many jobs of each kind and
+-- due_parts(lane, kinds, limits, max_jobs, versions, after): how many jobs of each kind and
 -- priority make up the best max_jobs due ones, in the order in which they are to be taken.
 -- Reads at most limits[i] index entries a kind and priority, and locks nothing.
 create or replace function outbox.due_parts(
-	kinds text[], limits integer[], max_jobs integer, versions integer[], after timestamptz[])
+	lane text, kinds text[], limits integer[], max_jobs integer, versions integer[],
+	after timestamptz[])
 	returns table (kind text, priority smallint, quota integer, version integer, starting timestamptz)
 	language plpgsql stable
 	set search_path = pg_catalog, pg_temp
@@ -106,7 +109,7 @@ begin
 			select h.kind, h.priority, h.due_at, h.job_id, w.room, w.version, w.starting,
 				row_number() over (partition by h.kind
 					order by h.priority, h.due_at, h.job_id) as nth
-			from outbox.probes(kinds, limits, max_jobs, versions, due_parts.after) w
+			from outbox.probes(lane, kinds, limits, max_jobs, versions, due_parts.after) w
 			cross join lateral (
 				select r.kind, r.priority, r.due_at, r.job_id from outbox.ready r
 				where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
@@ -127,7 +130,7 @@ begin
 				where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
 					and r.due_at <= now and r.version <= w.version
 				order by r.due_at, r.job_id limit w.room) h)::integer as due
-		from outbox.probes(kinds, limits, max_jobs, versions, due_parts.after) w
+		from outbox.probes(lane, kinds, limits, max_jobs, versions, due_parts.after) w
 		order by w.priority
 	loop
 		quota := least(part.due, room);
@@ -142,11 +145,12 @@ begin
 	end loop;
 end $$;
 
--- probes(…): one row a kind and priority, with the defaults filled in.
+-- probes(…): one row a kind of the lane and priority, with the defaults filled in.
 create or replace function outbox.probes(
-	kinds text[], limits integer[], max_jobs integer, versions integer[], after timestamptz[])
+	lane text, kinds text[], limits integer[], max_jobs integer, versions integer[],
+	after timestamptz[])
 	returns table (kind text, priority smallint, room integer, version integer, starting timestamptz)
-	language sql immutable
+	language sql stable
 	as $$
 	select k.kind, p.priority::smallint, least(k.room, max_jobs),
 		coalesce(k.version, 2147483647),
@@ -154,11 +158,12 @@ create or replace function outbox.probes(
 	from unnest(kinds, limits, versions) with ordinality k (kind, room, version, n)
 	cross join generate_series(1, 4) p (priority)
 	where k.room > 0
+		and not exists (select from outbox.kind e where e.name = k.kind and e.lane <> probes.lane)
 	$$;
 
 -- next_due(lane, kinds, versions, after): when the next job of these kinds is due, or null
--- when none is owed. In the past: now. Reads the first index entry of each priority, or with
--- `after` (as in claim) the first one behind it.
+-- when none is owed in the lane (null: in any, paused or not). In the past: now. Reads the
+-- first index entry of each priority, or with `after` (as in claim) the first one behind it.
 create or replace function outbox.next_due(
 	lane text, kinds text[], versions integer[] default null,
 	after timestamptz[] default null)
@@ -175,7 +180,8 @@ create or replace function outbox.next_due(
 			and r.due_at > coalesce(after[(4 * (k.n - 1) + p.priority)::integer], '-infinity')
 			and r.version <= coalesce(k.version, 2147483647)
 		order by r.due_at limit 1) h
-	where not exists (select from outbox.lane l where l.name = next_due.lane and l.paused)
+	where not exists (select from outbox.kind e where e.name = k.kind and e.lane <> next_due.lane)
+		and not exists (select from outbox.lane l where l.name = next_due.lane and l.paused)
 	$$;
 
 -- kinds_owed(): every kind that has a row in ready, due or not, by skipping through the
@@ -204,13 +210,14 @@ create or replace function outbox.kinds_owed(lane text)
 		= kinds_owed.lane
 	$$;
 
--- kinds_without_runner(lane): the owed kinds of a lane that no registered worker has.
+-- kinds_without_runner(lane): the owed kinds of a lane that none of its workers has.
 create or replace function outbox.kinds_without_runner(lane text)
 	returns setof text language sql stable
 	set search_path = pg_catalog, pg_temp
 	as $$
 	select o.kind from outbox.kinds_owed(lane) o (kind)
-	where not exists (select from outbox.worker w where o.kind = any (w.kinds))
+	where not exists (select from outbox.worker w
+		where w.lane = kinds_without_runner.lane and o.kind = any (w.kinds))
 	$$;
 
 -- release_claims(claim_ids): hands back the unsettled jobs of claims whose frames could not
