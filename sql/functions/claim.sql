@@ -13,8 +13,8 @@
 -- a claim in a server crash only means that the attempt runs again, and a settle's flush
 -- carries the claim before it.
 --
--- It first counts without locks what is due, then takes it part by part, a part being a kind
--- and a priority: each part becomes one claim row.
+-- It first looks without locks at what is due, then takes it part by part, a part being a
+-- kind and a priority: each part becomes one claim row.
 create or replace function outbox.claim(
 	worker text, lane text, kinds text[], limits integer[], max_jobs integer,
 	found_by text default 'poll', versions integer[] default null,
@@ -39,6 +39,9 @@ declare
 	prefix text; -- of idempotency keys
 	usual_attempts integer;
 	has_schema boolean;
+	room integer := case when cardinality(kinds) = 1 then least(limits[1], max_jobs)
+		else max_jobs end;
+	taken_now integer;
 	part record;
 begin
 	select m.installation || '-' into prefix from outbox.meta m
@@ -59,7 +62,7 @@ begin
 			select r.ctid as tid from outbox.ready r
 			where r.kind = part.kind and r.priority = part.priority
 				and r.due_at > part.starting and r.due_at <= now and r.version <= part.version
-			order by r.due_at, r.job_id limit part.quota for update skip locked
+			order by r.due_at, r.job_id limit least(part.quota, room) for update skip locked
 		), taken as materialized (
 			delete from outbox.ready r using locked where r.ctid = locked.tid
 			returning r.job_id, (r.attempt + 1)::smallint as attempt, r.version, r.due_at
@@ -83,12 +86,16 @@ begin
 		join outbox.job j on j.id = t.job_id
 		left join lateral outbox.rearm_of_attempt(t.job_id, t.attempt) a on true
 		order by t.due_at, t.job_id;
+		get diagnostics taken_now = row_count;
+		room := room - taken_now;
+		exit when room = 0;
 	end loop;
 end $$;
 
 -- due_parts(lane, kinds, limits, max_jobs, versions, after): how many jobs of each kind and
 -- priority make up the best max_jobs due ones, in the order in which they are to be taken.
--- Reads at most limits[i] index entries a kind and priority, and locks nothing.
+-- Of one kind alone the order of priorities says enough, and quota is the limit. Reads at
+-- most limits[i] index entries a kind and priority, and locks nothing.
 create or replace function outbox.due_parts(
 	lane text, kinds text[], limits integer[], max_jobs integer, versions integer[],
 	after timestamptz[])
@@ -99,8 +106,6 @@ as $$
 #variable_conflict use_column
 declare
 	now constant timestamptz := outbox.now();
-	room integer := least(limits[1], max_jobs); -- what is left of it, of one kind
-	part record;
 begin
 	if cardinality(kinds) > 1 then
 		-- only the merged order of all heads tells how many of each come first
@@ -123,26 +128,13 @@ begin
 		order by b.priority, min(b.due_at);
 		return;
 	end if;
-	for part in
-		select w.kind, w.priority, w.version, w.starting,
-			(select count(*) from (
-				select from outbox.ready r
-				where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
-					and r.due_at <= now and r.version <= w.version
-				order by r.due_at, r.job_id limit w.room) h)::integer as due
+	return query
+		select w.kind, w.priority, w.room, w.version, w.starting
 		from outbox.probes(lane, kinds, limits, max_jobs, versions, due_parts.after) w
-		order by w.priority
-	loop
-		quota := least(part.due, room);
-		if quota > 0 then
-			kind := part.kind;
-			priority := part.priority;
-			version := part.version;
-			starting := part.starting;
-			room := room - quota;
-			return next;
-		end if;
-	end loop;
+		where exists (select from outbox.ready r
+			where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
+				and r.due_at <= now and r.version <= w.version)
+		order by w.priority;
 end $$;
 
 -- probes(…): one row a kind of the lane and priority, with the defaults filled in.
