@@ -1,6 +1,9 @@
 #include "redact.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+
+#define WINDOW ((size_t)2048) /* bytes: the longest match; see find() */
 
 static int refuse(const char *pattern, const char *why, struct err *err)
 {
@@ -43,28 +46,52 @@ static void put_clipped(struct buf *out, const char *bytes, size_t count)
 	buf_put(out, bytes, count < room ? count : room);
 }
 
-/* By offsets (REG_STARTEND), because measuring the rest for every match would cost the
- * square of the length. */
+/*
+ * Finds the next match at or after `from`. In windows, because a pattern without an upper
+ * bound costs the square of the length that it may look at, and the runner waits meanwhile.
+ */
+static bool find(const regex_t *pattern, const struct buf *text, size_t from,
+	regmatch_t *match)
+{
+	while (from < text->len) {
+		size_t end = text->len - from > WINDOW ? from + WINDOW : text->len;
+		bool is_last = end == text->len;
+
+		*match = (regmatch_t){.rm_so = (regoff_t)from, .rm_eo = (regoff_t)end};
+		if (regexec(pattern, text->data, 1, match,
+				REG_STARTEND | (is_last ? 0 : REG_NOTEOL)) == 0) {
+			bool is_cut = !is_last && (size_t)match->rm_eo == end;
+			if (!is_cut || (size_t)match->rm_so == from)
+				return true;
+			from = (size_t)match->rm_so; /* again, with a whole window before it */
+		} else if (is_last) {
+			return false;
+		} else {
+			from = end - WINDOW / 2;
+		}
+	}
+	return false;
+}
+
 static void replace(const regex_t *pattern, struct buf *text)
 {
-	regmatch_t match = {.rm_so = 0, .rm_eo = (regoff_t)text->len};
+	regmatch_t match;
 	size_t copied = 0, from = 0;
-	const char *bytes = buf_cstr(text);
 	struct buf result;
 
+	buf_cstr(text);
 	buf_init(&result, text->max);
-	while (from < text->len && regexec(pattern, bytes, 1, &match, REG_STARTEND) == 0) {
+	while (find(pattern, text, from, &match)) {
 		size_t start = (size_t)match.rm_so, end = (size_t)match.rm_eo;
 		if (end > start) {
-			put_clipped(&result, bytes + copied, start - copied);
+			put_clipped(&result, text->data + copied, start - copied);
 			put_clipped(&result, REDACT_REPLACEMENT, sizeof(REDACT_REPLACEMENT) - 1);
 			copied = end;
 		}
 		from = end > start ? end : end + 1;
-		match = (regmatch_t){.rm_so = (regoff_t)from, .rm_eo = (regoff_t)text->len};
 	}
 	if (copied > 0) {
-		put_clipped(&result, bytes + copied, text->len - copied);
+		put_clipped(&result, text->data + copied, text->len - copied);
 		buf_clear(text);
 		buf_put(text, result.data, result.len);
 	}

@@ -25,7 +25,7 @@ int redactions_add(struct redactions *redactions, const char *pattern, struct er
 void redactions_release(struct redactions *redactions);
 
 /*
- * Replaces every match in the text, which is cut at its maximum should it grow past it. Half
+ * Replaces every match of at most 2048 bytes in the text, which is cut at its maximum should it grow past it. Half
  * a character may be left where a pattern took the other half.
  */
 void redactions_apply(const struct redactions *redactions, struct buf *text);
