@@ -31,6 +31,7 @@ begin
 	on conflict (id) do update set beat = w.beat + 1, seen_at = excluded.seen_at,
 		lane = excluded.lane, lease_ms = excluded.lease_ms, kinds = excluded.kinds,
 		versions = excluded.versions;
+	perform outbox.refuse_schema(k) from json_array_elements(coalesce(worker_hello.kinds, '[]')) k;
 	perform outbox.kind_announce(k, worker_hello.worker)
 	from json_array_elements(coalesce(worker_hello.kinds, '[]')) k order by k ->> 'kind';
 	mine := array(select c.id from outbox.claim c where c.worker = worker_hello.worker
@@ -46,6 +47,27 @@ begin
 	where c.id = any (mine)
 		and not exists (select from unnest(held_claims, held_received) h (id, received)
 			where h.id = c.id and h.received > 0);
+end $$;
+
+-- refuse_schema(kind): raises when a kind's payload schema, as announced, is malformed or has
+-- what payload_issues does not support, instead of letting payloads pass unchecked.
+create or replace function outbox.refuse_schema(kind json)
+	returns void language plpgsql
+	set search_path = pg_catalog, pg_temp
+as $$
+declare
+	schema constant json := (kind ->> 'manifest')::json -> 'payload' -> 'schema';
+	issues json;
+begin
+	if schema is null or json_typeof(schema) = 'null' then
+		return;
+	end if;
+	issues := outbox.schema_issues(schema);
+	if issues is not null then
+		raise exception 'payload schema of kind "%" cannot be used: % %', kind ->> 'kind',
+			issues -> 0 ->> 'path', issues -> 0 ->> 'message'
+			using errcode = '22023', detail = issues::text;
+	end if;
 end $$;
 
 -- kind_announce(kind, worker): what a runner says of a kind. The highest version is kept, so

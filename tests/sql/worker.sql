@@ -116,5 +116,13 @@ select is((select array_agg(id) from outbox.worker), '{w2}', 'it is forgotten');
 select is((select array_agg(distinct worker) from outbox.claim), '{w2}', 'and so are its claims');
 select lives_ok($$select outbox.worker_bye('w1')$$, 'again');
 
+-- a schema that could not be applied is refused, not ignored
+select throws_like($$select * from outbox.worker_hello('w9', 'h', 1, '0', 'default', 1000,
+	'[{"kind":"k9","manifest":{"payload":{"schema":{"type":"objekt"}}}}]', '{}', '{}')$$,
+	'payload schema of kind "k9" cannot be used:%', 'an unknown type in a payload schema');
+select lives_ok($$select * from outbox.worker_hello('w9', 'h', 1, '0', 'default', 1000,
+	'[{"kind":"k9","manifest":{"payload":{"schema":{"type":"object"}}}}]', '{}', '{}')$$,
+	'a good one');
+
 select * from finish();
 rollback;
