@@ -23,14 +23,6 @@ start_lane() { # LANE [OPTION ...]
 		start "claim-$name" outbox-claim --lane "$name" --lease 5s
 }
 
-# Whether so many claimers sleep, so that whoever enqueues wakes them; before that they look
-# every few seconds.
-are_asleep() { # COUNT
-	[ "$(sql "select count(*) from pg_locks l join pg_database d on d.oid = l.database
-		where d.datname = current_database() and l.locktype = 'advisory' and l.classid = 7318349
-		and l.mode = 'ExclusiveLock'")" = "$1" ]
-}
-
 # The longest that a job of the kind has waited until it began, in whole milliseconds.
 longest_wait() { # KIND
 	sql "select (max(extract(epoch from a.started_at - j.run_at)) * 1000)::integer

@@ -198,6 +198,14 @@ stop_pipeline() {
 	done
 }
 
+# Whether so many claimers sleep with the lock of their lane, so that enqueueing wakes them.
+# Before they have heard the listener, they look every few seconds.
+are_asleep() { # COUNT
+	[ "$(sql "select count(*) from pg_locks l join pg_database d on d.oid = l.database
+		where d.datname = current_database() and l.locktype = 'advisory' and l.classid = 7318349
+		and l.mode = 'ExclusiveLock'")" = "$1" ]
+}
+
 # ---- handlers
 
 handler() { # KIND, and the script on stdin
