@@ -69,22 +69,25 @@ begin
 		), made as materialized (
 			insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
 			select nextval('outbox.claim_seq'), now, found_by::outbox.found, claim.worker,
-				part.kind, array_agg(t.job_id order by t.due_at, t.job_id),
-				array_agg(t.attempt order by t.due_at, t.job_id)
-			from taken t having count(*) > 0
+				part.kind, array_agg(t.job_id), array_agg(t.attempt)
+			from (select * from taken order by due_at, job_id) t having count(*) > 0
 			returning c.id, cardinality(c.ids) as size
 		)
 		select m.id, (row_number() over (order by t.due_at, t.job_id))::integer, m.size, now,
 			t.job_id, t.attempt, part.kind, j.payload,
 			coalesce(j.max_attempts, usual_attempts)::integer, prefix || t.job_id,
 			j.tenant_key, j.subject_key, j.correlation_id, j.traceparent, j.metadata,
-			j.created_at, case when a.job_id is null then 'automatic' else 'manual' end,
-			a.reason, t.version, part.priority, t.due_at,
+			j.created_at,
+			case when t.attempt > 1 and exists (
+				select from outbox.rearm_of_attempt(t.job_id, t.attempt))
+				then 'manual' else 'automatic' end,
+			case when t.attempt > 1 then (
+				select a.reason from outbox.rearm_of_attempt(t.job_id, t.attempt) a) end,
+			t.version, part.priority, t.due_at,
 			case when has_schema then outbox.payload_issues(part.kind, j.payload) end
 		from made m
 		cross join taken t
 		join outbox.job j on j.id = t.job_id
-		left join lateral outbox.rearm_of_attempt(t.job_id, t.attempt) a on true
 		order by t.due_at, t.job_id;
 		get diagnostics taken_now = row_count;
 		room := room - taken_now;

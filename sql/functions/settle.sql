@@ -58,9 +58,15 @@ begin
 				select r.job_id, outbox.time_at(r.started_us), outbox.now(),
 					outbox.clamp_int4(r.duration_ms), outbox.clamp_int4(nullif(r.dropped_bytes, 0)),
 					'succeeded',
-					case when m.job_id is null then 'automatic' else 'manual' end::outbox.trigger,
+					case when r.attempt > 1 and exists (
+						select from outbox.rearm_of_attempt(r.job_id, r.attempt))
+						then 'manual' else 'automatic' end::outbox.trigger,
 					c.found, r.attempt, r.exit_status, j.kind, c.worker, j.tenant_key,
-					j.subject_key, j.correlation_id, j.traceparent, m.triggered_by, m.reason,
+					j.subject_key, j.correlation_id, j.traceparent,
+					case when r.attempt > 1 then (select m.triggered_by
+						from outbox.rearm_of_attempt(r.job_id, r.attempt) m) end,
+					case when r.attempt > 1 then (select m.reason
+						from outbox.rearm_of_attempt(r.job_id, r.attempt) m) end,
 					case when r.response_is_json then r.response::json
 						else to_json(r.response) end
 				-- two arrays of texts, and the others by subscript: a third of the cost
@@ -75,7 +81,6 @@ begin
 					cross join lateral (select o.n::integer as i) t) r
 				join outbox.claim c on c.id = r.claim_id
 				join outbox.job j on j.id = r.job_id
-				left join lateral outbox.rearm_of_attempt(r.job_id, r.attempt) m on true
 				where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
 					and r.job_id <> all (cancelled)
 					and c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
