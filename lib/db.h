@@ -103,7 +103,7 @@ struct db_array {
 	size_t header; /* offset of the element count */
 	int32_t count;
 	int32_t nulls; /* of these */
-	bool is_full; /* the buf's maximum was reached */
+	bool is_full;  /* the buf's maximum was reached */
 };
 void db_array_begin(struct db_array *array, struct buf *out, Oid element_type);
 void db_array_int2(struct db_array *array, int16_t value);
