@@ -25,6 +25,7 @@ extern const struct command command_backlog;
 extern const struct command command_cancel;
 extern const struct command command_count;
 extern const struct command command_doctor;
+extern const struct command command_drain;
 extern const struct command command_enqueue;
 extern const struct command command_erase_tenant;
 extern const struct command command_explain;

@@ -13,6 +13,7 @@ static const struct command *const commands[] = {
 	&command_cancel,
 	&command_count,
 	&command_doctor,
+	&command_drain,
 	&command_enqueue,
 	&command_erase_tenant,
 	&command_explain,
