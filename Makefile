@@ -167,7 +167,7 @@ format:
 
 INSTALLED_SCRIPTS := $(wildcard scripts/outbox-*)
 SAMPLES := $(wildcard scripts/handlers/* scripts/supervisord/* scripts/systemd/* \
-	scripts/grafana/* scripts/prometheus/*)
+	scripts/grafana/* scripts/prometheus/* scripts/examples/*flaky* scripts/examples/handlers.d/*)
 COMMANDS := $(PROGRAMS) $(INSTALLED_SCRIPTS:scripts/%=%)
 
 # Bash looks for a file of the command's name, so all but one are links.
