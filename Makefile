@@ -36,7 +36,7 @@ MANUALS := $(wildcard cmd/*.[157] cmd/*/*.[157])
 # ---- flags
 
 MSGPACK := $(shell pkg-config --exists msgpack-c 2>/dev/null && echo msgpack-c || echo msgpack)
-PACKAGES := libpq libzmq $(MSGPACK) libcjson inih
+PACKAGES := libpq libzmq $(MSGPACK) inih
 CC ?= cc
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wvla \

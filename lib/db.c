@@ -100,6 +100,8 @@ static void free_query(struct query *query)
 	free(query);
 }
 
+static const struct db_params no_params;
+
 static struct query *new_query(const struct db_statement *statement,
 	const struct db_params *params, db_result_fn *fn, void *ctx)
 {
@@ -130,8 +132,7 @@ static struct query *new_query(const struct db_statement *statement,
 
 static struct query *new_command(const char *sql, db_result_fn *fn, void *ctx)
 {
-	static const struct db_params none;
-	struct query *query = new_query(NULL, &none, fn, ctx);
+	struct query *query = new_query(NULL, &no_params, fn, ctx);
 
 	query->command = mem_strdup(sql);
 	return query;
@@ -292,7 +293,7 @@ static void run_next(struct db *db)
 void db_query(struct db *db, const struct db_statement *statement,
 	const struct db_params *params, db_result_fn *fn, void *ctx)
 {
-	push_last(db, new_query(statement, params, fn, ctx));
+	push_last(db, new_query(statement, params ? params : &no_params, fn, ctx));
 	run_next(db);
 }
 
