@@ -170,8 +170,10 @@ test_an_interrupted_drain_puts_everything_back() {
 
 test_a_killed_drain_leaves_no_programs() {
 	start_draining || return
+	left=$(tr '\0' '\n' <"/proc/$(cat "$work/runner")/environ" | sed -n 's/^OUTBOX_RUNTIME_DIR=//p')
 	kill_program drain
 	assert_soon 20 has_gone "$(cat "$work/runner")"
+	rm -rf "$left"
 }
 
 test_a_lost_connection() {
