@@ -41,7 +41,7 @@ static const struct opt_program program = {
 };
 
 static const char sql[] =
-	"select now() as at, state, attempts, worker, due_at, code, error"
+	"select outbox.now() as at, state, attempts, worker, due_at, code, error"
 	" from outbox.job_details($1, $2, $3)";
 
 enum { STATE = 1, ATTEMPTS, WORKER };
