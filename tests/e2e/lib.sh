@@ -44,6 +44,7 @@ setUp() {
 	chmod 755 "$work"
 	logs_shown=
 	export OUTBOX_RUNTIME_DIR="$work/run"
+	export TMPDIR="$work" # so that nothing stays of what is killed
 	export PGDATABASE="e2e_$$_$test_number"
 	on_server "create database $PGDATABASE template $template"
 }
