@@ -22,7 +22,7 @@ all_types() {
 	cat <<-'END'
 		{"type":"nudge","kind":null}
 		{"type":"hello","role":"run","id":"host.1.deadbeef","epoch":5,"lease_ms":30000,"db_now_us":1700000000000001,"host":"host","pid":1,"program_version":"0.1.0","lane":"default","slots":8,"kinds":[{"kind":"a","version":12,"lane":"default","timeout_ms":5,"manifest":{"retry":{"max_attempts":3}}},{"kind":"b","version":0,"lane":null,"timeout_ms":0}],"claims":[{"claim_id":7,"received":3}]}
-		{"type":"credit","epoch":5,"last_seq":9,"total":3,"kinds":[{"kind":"a","count":3,"held":1}]}
+		{"type":"credit","epoch":5,"last_seq":9,"total":3,"kinds":[{"kind":"a","count":3,"held":1,"apart":false}]}
 		{"type":"job","epoch":5,"seq":1,"claim_id":9007199254740993,"claim_index":1,"claim_size":1,"claimed_at_us":2,"found":"nudge","job_id":9223372036854775807,"attempt":1,"kind":"email.welcome","payload":{ "n": 12345678901234567890.10, "é":"\u00e9\/" },"max_attempts":8,"idempotency_key":"1","tenant_key":"org \"1\"","subject_key":"","correlation_id":null,"traceparent":null,"metadata":null,"created_at_us":3,"trigger":"automatic","reason":null,"version":0}
 		{"type":"cancel","epoch":5,"job_id":1,"attempt":1,"cancelled_by":"bob","reason":"spam"}
 		{"type":"result","worker":"w","claim_id":1,"claim_index":1,"claim_size":1,"job_id":1,"attempt":1,"kind":"a","outcome":"retry","code":"exit_3","error":"line 1\nline 2","response_text":"not JSON","response_is_json":false,"after_ms":-1,"reason":null,"started_at_us":1,"duration_ms":2,"exit_status":3,"signal":0,"found":"poll","commit":[{"name":"x","args":["$1"]}],"dropped_bytes":0}
