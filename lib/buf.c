@@ -107,6 +107,20 @@ int buf_put_str(struct buf *buf, struct str text)
 	return buf_put(buf, text.s, text.n);
 }
 
+int buf_put_int(struct buf *buf, int64_t number)
+{
+	char digits[20]; /* of INT64_MIN, with its sign */
+	char *at = digits + sizeof(digits);
+	uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+
+	do
+		*--at = (char)('0' + rest % 10);
+	while ((rest /= 10) > 0);
+	if (number < 0)
+		*--at = '-';
+	return buf_put(buf, at, (size_t)(digits + sizeof(digits) - at));
+}
+
 int buf_printf(struct buf *buf, const char *format, ...)
 {
 	va_list args;

@@ -38,6 +38,7 @@ void buf_clear(struct buf *buf); /* len = 0, keeps the memory */
 int buf_put(struct buf *buf, const void *bytes, size_t count);
 int buf_put_char(struct buf *buf, char c);
 int buf_put_str(struct buf *buf, struct str text);
+int buf_put_int(struct buf *buf, int64_t number); /* decimal digits */
 int buf_printf(struct buf *buf, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -1,6 +1,5 @@
 #include "json.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "text.h"
@@ -34,24 +33,38 @@ static bool needs_escape(char c)
 	return (unsigned char)c < 0x20 || c == '"' || c == '\\';
 }
 
+/* So many bytes at the front stand in a string as they are. *valid is false when what follows
+ * is no UTF-8, of which *length bytes are to be replaced. */
+static size_t plain_run(const char *text, size_t count, size_t *length, bool *valid)
+{
+	size_t run = 0;
+
+	*valid = true;
+	while (run < count && !needs_escape(text[run])) {
+		if ((unsigned char)text[run] < 0x80) {
+			run++;
+			continue;
+		}
+		*length = text_next(text + run, count - run, valid);
+		if (!*valid)
+			break;
+		run += *length;
+	}
+	return run;
+}
+
 /* The characters between the quotes. */
 static int put_characters(struct buf *out, struct str text)
 {
 	size_t done = 0;
 
 	while (done < text.n) {
-		size_t run = done;
-		bool valid = true;
+		bool valid;
 		size_t length = 0;
-		while (run < text.n && !needs_escape(text.s[run])) {
-			length = text_next(text.s + run, text.n - run, &valid);
-			if (!valid)
-				break;
-			run += length;
-		}
-		if (buf_put(out, text.s + done, run - done) < 0)
+		size_t run = plain_run(text.s + done, text.n - done, &length, &valid);
+		if (buf_put(out, text.s + done, run) < 0)
 			return -1;
-		done = run;
+		done += run;
 		if (!valid) {
 			if (buf_put_str(out, STR("\xef\xbf\xbd")) < 0)
 				return -1;
@@ -91,13 +104,25 @@ int json_end(struct json_object *object)
 	return object->failed ? -1 : 0;
 }
 
-/* Writes all of a member but its value. Keys are ours and escaped all the same. */
+/* Writes all of a member but its value. */
 static void put_key(struct json_object *object, const char *key)
 {
-	if ((object->any && buf_put_char(object->out, ',') < 0) ||
-		json_put_string(object->out, str_of(key)) < 0 ||
-		buf_put_char(object->out, ':') < 0)
+	size_t length = strlen(key);
+	char *start = buf_reserve(object->out, length + (object->any ? 4 : 3));
+	char *at = start;
+
+	if (start == NULL) {
 		object->failed = true;
+		return;
+	}
+	if (object->any)
+		*at++ = ',';
+	*at++ = '"';
+	memcpy(at, key, length);
+	at += length;
+	*at++ = '"';
+	*at++ = ':';
+	object->out->len += (size_t)(at - start);
 	object->any = true;
 }
 
@@ -111,7 +136,15 @@ void json_str(struct json_object *object, const char *key, struct str value)
 void json_int(struct json_object *object, const char *key, int64_t value)
 {
 	put_key(object, key);
-	if (buf_printf(object->out, "%" PRId64, value) < 0)
+	if (buf_put_int(object->out, value) < 0)
+		object->failed = true;
+}
+
+void json_id(struct json_object *object, const char *key, int64_t number)
+{
+	put_key(object, key);
+	if (buf_put_char(object->out, '"') < 0 || buf_put_int(object->out, number) < 0 ||
+		buf_put_char(object->out, '"') < 0)
 		object->failed = true;
 }
 

@@ -13,8 +13,8 @@
  * replaced by U+FFFD. -1 past the maximum of `out`, which is then unchanged. */
 int json_put_string(struct buf *out, struct str text);
 
-/* An object under construction. Each member call writes its comma, the key and a value;
- * an absent value is null. */
+/* An object under construction. Each member call writes its comma, the key, which must need
+ * no escapes, and a value; an absent value is null. */
 struct json_object {
 	struct buf *out;
 	bool any;    /* has members */
@@ -24,6 +24,8 @@ struct json_object {
 void json_begin(struct json_object *object, struct buf *out); /* { */
 int json_end(struct json_object *object); /* }; -1 when any part did not fit */
 void json_str(struct json_object *object, const char *key, struct str value);
+void json_id(struct json_object *object, const char *key,
+	int64_t number); /* in quotes: JavaScript and jq round numbers of more than 53 bits */
 void json_int(struct json_object *object, const char *key, int64_t value);
 void json_bool(struct json_object *object, const char *key, bool value);
 void json_raw(struct json_object *object, const char *key, struct str json);

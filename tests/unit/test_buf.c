@@ -1,7 +1,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -88,6 +90,25 @@ static void printf_grows(void **state)
 	assert_memory_equal(buf.data + 396, "099,", 4);
 	assert_int_equal(buf_printf(&buf, "%s", ""), 0);
 	assert_int_equal(buf.len, 400);
+	buf_release(&buf);
+}
+
+static void integers_have_digits(void **state)
+{
+	static const int64_t numbers[] = {0, 7, -7, 10, 1000, INT64_MAX, INT64_MIN};
+	struct buf buf;
+
+	(void)state;
+	buf_init(&buf, 20);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		char expected[24];
+		snprintf(expected, sizeof(expected), "%" PRId64, numbers[i]);
+		buf_clear(&buf);
+		assert_int_equal(buf_put_int(&buf, numbers[i]), 0);
+		assert_string_equal(buf_cstr(&buf), expected);
+	}
+	assert_int_equal(buf_put_int(&buf, 1), -1);
+	assert_int_equal(buf.len, 20);
 	buf_release(&buf);
 }
 
@@ -188,6 +209,7 @@ int main(void)
 		cmocka_unit_test(put_past_the_maximum_changes_nothing),
 		cmocka_unit_test(reserve_and_fill),
 		cmocka_unit_test(printf_grows),
+		cmocka_unit_test(integers_have_digits),
 		cmocka_unit_test(consume_from_the_front),
 		cmocka_unit_test(a_long_queue_stays_small),
 		cmocka_unit_test(memory_helpers),

@@ -58,6 +58,7 @@ static int put_sample(struct buf *out)
 	json_str(&object, "text", STR("a\"b"));
 	json_str(&object, "absent", STR_NULL);
 	json_int(&object, "least", INT64_MIN);
+	json_id(&object, "id", INT64_MAX);
 	json_bool(&object, "yes", true);
 	json_bool(&object, "no", false);
 	json_raw(&object, "raw", STR("{\"n\": 12345678901234567890}"));
@@ -78,7 +79,8 @@ static void objects_are_built(void **state)
 	buf_clear(&out);
 	assert_int_equal(put_sample(&out), 0);
 	assert_string_equal(buf_cstr(&out),
-		"{\"text\":\"a\\\"b\",\"absent\":null,\"least\":-9223372036854775808,\"yes\":true,"
+		"{\"text\":\"a\\\"b\",\"absent\":null,\"least\":-9223372036854775808,"
+		"\"id\":\"9223372036854775807\",\"yes\":true,"
 		"\"no\":false,\"raw\":{\"n\": 12345678901234567890},\"none\":null}");
 
 	for (size_t max = 0; max < out.len; max++) {
