@@ -105,7 +105,7 @@ static struct job *job_new(const void *frame, size_t length)
 	struct job *job = mem_alloc(1, sizeof(*job));
 
 	buf_init(&job->result, FRAME_MAX_BYTES);
-	job->bytes = mem_alloc(length, 1);
+	job->bytes = mem_realloc(NULL, length, 1);
 	memcpy(job->bytes, frame, length);
 	if (frame_get_job(job->bytes, length, &job->frame, NULL) != 0) {
 		job_free(job);

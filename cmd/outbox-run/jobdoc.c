@@ -1,7 +1,6 @@
 #include "jobdoc.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,11 +26,9 @@ static void put_time(struct json_object *object, const char *key, int64_t unix_u
 void jobdoc_put(struct buf *out, const struct frame_job *job, int64_t deadline_us)
 {
 	struct json_object object;
-	char id[24];
 
-	snprintf(id, sizeof(id), "%" PRId64, job->job_id);
 	json_begin(&object, out);
-	json_str(&object, "id", str_of(id));
+	json_id(&object, "id", job->job_id);
 	json_str(&object, "kind", job->kind);
 	json_raw(&object, "payload", job->payload);
 	json_int(&object, "attempt", job->attempt);
@@ -50,14 +47,22 @@ void jobdoc_put(struct buf *out, const struct frame_job *job, int64_t deadline_u
 	buf_put_char(out, '\n');
 }
 
+static void replace(char *text, size_t length, char unwanted)
+{
+	char *end = text + length;
+
+	while ((text = memchr(text, unwanted, (size_t)(end - text))) != NULL)
+		*text++ = ' ';
+}
+
 void jobdoc_put_line(struct buf *out, const struct frame_job *job, int64_t deadline_us)
 {
 	size_t start = out->len;
 
 	jobdoc_put(out, job, deadline_us);
-	for (char *at = out->data + start; at < out->data + out->len - 1; at++)
-		if (*at == '\n' || *at == '\r')
-			*at = ' ';
+	size_t length = out->len - 1 - start;
+	replace(out->data + start, length, '\n');
+	replace(out->data + start, length, '\r');
 }
 
 /* ---- the environment ----------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "json.h"
 #include "text.h"
 
+#define USUAL_BYTES 192    /* of a result: one allocation is enough for most */
 #define NAME_MAX_BYTES 300 /* kinds, workers: longer than any that is legal */
 
 /* A forged frame may say anything at any length; its result must fit a frame again. */
@@ -293,6 +294,7 @@ void report_answered(struct job *job, struct str worker,
 	if (report->outcome != OUTCOME_OK)
 		result.dropped_bytes += put_error(&texts.error, report->handler, &complaint);
 	result.error = view(&texts.error);
+	buf_reserve(&job->result, USUAL_BYTES);
 	frame_put_result(&job->result, &result);
 	texts_release(&texts);
 }

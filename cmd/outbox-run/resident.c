@@ -149,7 +149,7 @@ static struct job *find_given(const struct resident *resident,
 static void take_back(struct resident *resident, struct job *job)
 {
 	if (job == resident->given.first)
-		resident->oldest_us = clock_us();
+		resident->oldest_us = resident->read_us;
 	job_list_remove(&resident->given, job);
 	job->resident = NULL;
 }
@@ -218,6 +218,7 @@ static void read_output(struct resident *resident, struct lines *lines, int *fd,
 
 	for (; *fd >= 0 && status > 0 && chunks > 0; chunks--) {
 		status = lines_read(lines, *fd);
+		resident->read_us = clock_us();
 		take(resident);
 	}
 	if (status < 0)
@@ -247,18 +248,19 @@ bool resident_is_open(const struct resident *resident)
 	return resident->step == RESIDENT_RUNNING && resident->in.len < BACKLOG_BYTES;
 }
 
-void resident_put(struct resident *resident, struct job *job, int64_t deadline)
+void resident_put(struct resident *resident, struct job *job, int64_t now_us,
+	int64_t document_deadline_us)
 {
 	size_t before = resident->in.len;
 
-	jobdoc_put_line(&resident->in, &job->frame, deadline);
+	jobdoc_put_line(&resident->in, &job->frame, document_deadline_us);
 	resident->put_bytes += (int64_t)(resident->in.len - before);
 	job->line_end = resident->put_bytes;
 	job->resident = resident;
-	job->started_us = clock_us();
+	job->started_us = now_us;
 	job_list_append(&resident->given, job);
 	if (resident->given.first == job)
-		resident->oldest_us = job->started_us;
+		resident->oldest_us = now_us;
 	if (resident->timer.at_us == 0)
 		set_timer_ms(resident, resident->handler->timeout_ms);
 }

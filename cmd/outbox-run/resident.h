@@ -62,6 +62,7 @@ struct resident {
 	struct capture error;
 	struct job_list given; /* and not answered, oldest first */
 	int64_t oldest_us;     /* when the first of them became the first */
+	int64_t read_us;       /* when its output was read last: the time of its answers */
 	bool is_watched;       /* until its stdin takes more */
 	bool has_answered;     /* since its start */
 	bool wants_cancels;
@@ -91,8 +92,10 @@ int resident_start(struct resident *resident, char *const *envp, struct err *err
 /* Whether it takes jobs: it runs, is not to end, and reads what it is given. */
 bool resident_is_open(const struct resident *resident);
 
-/* Appends the job, which is in no list, to what it has been given. */
-void resident_put(struct resident *resident, struct job *job, int64_t deadline_us);
+/* Appends the job, which is in no list, to what it has been given. now_us: monotonic;
+ * deadline_us: of the database, for the document. */
+void resident_put(struct resident *resident, struct job *job, int64_t now_us,
+	int64_t deadline_us);
 /* Tells it that the job is not wanted any more, if it has asked to be told. */
 void resident_cancel(struct resident *resident, const struct job *job);
 void resident_flush(struct resident *resident);

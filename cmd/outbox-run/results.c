@@ -1,7 +1,5 @@
 #include "results.h"
 
-#include <stdlib.h>
-
 #include "log.h"
 
 #define MESSAGE_BYTES ((size_t)1 << 20) /* about so many in one message */
@@ -35,7 +33,7 @@ static void settled(struct results *results, const struct frame_ack_item *item)
 
 static void on_ack(struct results *results, const void *frame, size_t length)
 {
-	struct frame_ack_item *items = mem_alloc(FRAME_MAX_ACKS, sizeof(*items));
+	static struct frame_ack_item items[FRAME_MAX_ACKS];
 	struct frame_ack ack;
 	struct err err = ERR_INIT;
 
@@ -44,7 +42,6 @@ static void on_ack(struct results *results, const void *frame, size_t length)
 	else
 		for (size_t i = 0; i < ack.count; i++)
 			settled(results, &ack.items[i]);
-	free(items);
 }
 
 static void on_greeting(struct results *results)
@@ -178,7 +175,7 @@ void results_turn(struct results *results, bool idle)
 {
 	if (results->unsent.count == 0 || !results->greeted || results->blocked)
 		return;
-	if (results->due || idle)
+	if (results->due || idle || results->unsent.count >= RESULTS_BATCH)
 		send_all(results);
 	else if (results->timer.at_us == 0)
 		loop_set_timer(results->loop, &results->timer, RESULTS_LINGER_MS * 1000);

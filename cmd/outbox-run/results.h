@@ -3,7 +3,8 @@
  *
  * Over a socket a result is sent again after every greeting of the settler and forgotten
  * when it is acknowledged. In a pipe what is written is done. Results leave together: at
- * once when nothing else is running, else after at most RESULTS_LINGER_MS.
+ * once when nothing else is running or RESULTS_BATCH have come together, else after at most
+ * RESULTS_LINGER_MS.
  */
 #ifndef OUTBOX_RUN_RESULTS_H
 #define OUTBOX_RUN_RESULTS_H
@@ -18,6 +19,7 @@
 #include "loop.h"
 
 #define RESULTS_LINGER_MS 10
+#define RESULTS_BATCH 128
 #define RESULTS_MAX_BYTES ((size_t)16 << 20) /* unsettled, then no more jobs are taken */
 #define RESULTS_MAX_BACKLOG \
 	((size_t)1 << 20) /* bytes that the reader of stdout is behind */

@@ -55,7 +55,6 @@ static void adapt_limit(struct stream_seat *seat, int64_t duration_us)
 static void end(struct stream *stream, struct job *job, struct report_answered *how)
 {
 	how->handler = stream->handler;
-	how->duration_us = clock_us() - job->started_us;
 	how->started_at_us = lease_db_now_us(stream->options->lease, job->started_us);
 	how->max_response_bytes = stream->options->max_response_bytes;
 	how->max_error_bytes = stream->options->residents.max_error_bytes;
@@ -74,7 +73,10 @@ static void on_answer(struct resident *resident, struct job *job,
 	const struct answer *answer, const struct err *err)
 {
 	struct stream_seat *seat = resident->ctx;
-	struct report_answered how = {.exit_status = -1};
+	struct report_answered how = {
+		.duration_us = resident->read_us - job->started_us,
+		.exit_status = -1,
+	};
 
 	if (err->class == ERR_NONE) {
 		how.outcome = answer->document.outcome;
@@ -87,7 +89,7 @@ static void on_answer(struct resident *resident, struct job *job,
 	}
 	seat->pause_ms = 0;
 	seat->stream->answered++;
-	adapt_limit(seat, clock_us() - job->started_us);
+	adapt_limit(seat, how.duration_us);
 	end(seat->stream, job, &how);
 }
 
@@ -140,6 +142,7 @@ static void end_given(struct stream *stream, struct resident *resident, struct j
 {
 	char text[128];
 	struct report_answered how = {
+		.duration_us = clock_us() - job->started_us,
 		.exit_status = resident->exit_status,
 		.signal_number = resident->signal_number,
 		.error = text,
@@ -309,7 +312,8 @@ static int start_what_is_needed(struct stream *stream, struct err *err)
 static void give(struct stream *stream)
 {
 	int64_t timeout_us = stream->handler->timeout_ms * 1000;
-	int64_t db_now_us = lease_db_now_us(stream->options->lease, clock_us());
+	int64_t now_us = clock_us();
+	int64_t db_now_us = lease_db_now_us(stream->options->lease, now_us);
 	int64_t deadline_us = db_now_us == 0 ? 0 : db_now_us + timeout_us;
 	struct stream_seat *seat;
 
@@ -318,7 +322,7 @@ static void give(struct stream *stream)
 		struct job *job = stream->waiting.first;
 		job_list_remove(&stream->waiting, job);
 		stream->given++;
-		resident_put(&seat->resident, job, deadline_us);
+		resident_put(&seat->resident, job, now_us, deadline_us);
 	}
 }
 
