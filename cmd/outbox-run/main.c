@@ -1,7 +1,8 @@
 /*
  * outbox-run: executes handlers for the jobs that a claimer sends and tells a settler how
  * they ended. Options, wiring and the orderly end are here; the rest in reading order:
- * handlers (lib) -> catalog -> jobdoc -> attempt -> report -> runner -> claimer or input, and results.
+ * handlers (lib) -> catalog -> jobdoc -> attempt and report, or resident -> stream -> streams,
+ * -> runner -> claimer or input, and results.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -95,15 +95,12 @@ static void on_answer(struct resident *resident, struct job *job,
 
 static void describe_exit(const struct resident *resident, char *text, size_t size)
 {
-	const char *mute = resident->stop == RESIDENT_MUTE ? " closed its stdin or stdout and"
-													   : "";
-
-	if (resident->signal_number > 0)
-		snprintf(text, size, "the handler%s was ended by signal %d", mute,
-			resident->signal_number);
+	if (resident->signal_number == 0)
+		snprintf(text, size, "the handler exited with status %d", resident->exit_status);
 	else
-		snprintf(text, size, "the handler%s exited with status %d", mute,
-			resident->exit_status);
+		snprintf(text, size, "the handler%s was ended by signal %d",
+			resident->stop == RESIDENT_MUTE ? " closed its stdin or stdout and" : "",
+			resident->signal_number);
 }
 
 /* How the attempt of a job ends with the process. */

@@ -323,6 +323,115 @@ test_an_ok_that_wins_the_race_stands() {
 	assert_soon 5 result 1 '"outcome":"ok","code":null.*"response_text":"done anyway"'
 }
 
+# ---- stream handlers
+
+# A handler in sh that has the id of the next line in $id after `line`.
+stream() { # KIND: its script is on stdin
+	{
+		cat <<-'END'
+			#!/bin/sh
+			folder=${0%/*}/..
+			line() {
+				read -r line || return
+				id=${line#*\"id\":\"}
+				id=${id%%\"*}
+			}
+			echo $$ >>"$folder/${0##*/}.pids"
+		END
+		cat
+	} | handler "$1"
+	printf '[handler]\nmode = stream\n%s\n' "${2:-}" >"$handlers/$1.ini"
+}
+
+test_a_stream_has_credit_of_its_own() {
+	stream steady <<-'END'
+		while line; do echo "{\"id\":\"$id\"}"; done
+	END
+	start_registered 60000 -j 1
+	assertTrue 'not part of the total' "said claimer '\"total\":1,\"kinds\":\[.*\{\"kind\":\"steady\",\"count\":8,\"held\":0,\"apart\":true\}'"
+	job 1 waits
+	assert_soon 5 has_started 1
+	for id in 2 3 4 5 6 7 8 9; do job $id steady; done
+	for id in 2 3 4 5 6 7 8 9; do assert_soon 5 result $id '"outcome":"ok"'; done
+	assert_soon 5 said claimer '"last_seq":[2-9],"total":0,.*"kind":"steady","count":[1-9]'
+	let_finish 1
+	assert_soon 5 result 1 ok
+}
+
+test_what_waits_too_long_for_a_stream_is_handed_back() {
+	stream busy 'concurrency = 1' <<-'END'
+		line
+		while [ ! -e "$folder/1.word" ]; do sleep 0.05; done
+		echo "{\"id\":\"$id\"}"
+	END
+	start_registered 60000
+	job 1 busy
+	job 2 busy
+	assert_soon 5 result 2 '"outcome":"release","code":"handed_back"'
+	let_finish 1
+	assert_soon 5 result 1 ok
+}
+
+test_a_stream_that_is_down_has_no_credit() {
+	stream broken <<-'END'
+		exit 1
+	END
+	start_registered 60000
+	job 1 broken
+	assert_soon 5 said claimer '"kind":"broken","count":0,"held":1,"apart":true'
+	assert_soon 5 result 1 '"outcome":"release","code":"(handed_back|stream_down)"'
+	assert_soon 5 said claimer '"kind":"broken","count":1,"held":0,"apart":true' # to try
+}
+
+test_cancel_of_a_streamed_job() {
+	stream listens <<-'END'
+		echo '{"cancel":true}'
+		while line; do
+			case $line in
+			'{"cancel":'*) echo "{\"id\":\"$first\",\"outcome\":\"retry\",\"code\":\"stopped\"}" ;;
+			*) first=${first:-$id} && touch "$folder/$id.started" ;;
+			esac
+		done
+	END
+	stream deaf <<-'END'
+		line
+		printf '%s\n' "$line" >"$folder/$id.new" && mv "$folder/$id.new" "$folder/$id.started"
+		line && touch "$folder/heard"
+	END
+	start_registered 60000
+	job 1 listens
+	job 2 deaf
+	assert_soon 5 test -e "$work/1.started"
+	assert_soon 5 has_started 2
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":1,"attempt":1,"reason":"not this"}'
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":2,"attempt":1,"reason":"nor this"}'
+	assert_soon 5 result 1 '"outcome":"retry","code":"stopped"' # the settler knows of the cancel
+	assertFalse 'who has not asked is not told' "[ -e '$work/heard' ]"
+}
+
+test_the_lease_of_streamed_jobs_ends() {
+	stream holds <<-'END'
+		while line; do
+			touch "$folder/$id.started"
+			while [ ! -e "$folder/$id.word" ]; do sleep 0.05; done
+			echo "{\"id\":\"$id\"}"
+		done
+	END
+	start_registered 2000
+	job 1 holds
+	job 2 holds
+	assert_soon 5 test -e "$work/1.started"
+	assert_soon 5 result 1 '"outcome":"release","code":"lease_lost"'
+	assert_soon 5 result 2 '"outcome":"release","code":"claim_late"' # it was not read
+	assertTrue 'the handler lives' "has_ended '$(cat "$work/holds.pids")'"
+	count=$(grep -oE '"type":"beat",.*"count":[0-9]+' "$work/claimer" | tail -n 1 | grep -oE '[0-9]+$')
+	to_claimer_side '{"type":"beat","id":"w","count":'"$count"',"db_now_us":1700000000000000}'
+	assert_soon 5 said claimer '"kind":"holds","count":[1-9][0-9]*,"held":0'
+	let_finish 3
+	job 3 holds
+	assert_soon 5 result 3 ok
+}
+
 # ---- the end
 
 test_a_drained_runner_says_goodbye() {

@@ -489,6 +489,25 @@ test_a_killed_runner_takes_its_handlers_along() {
 	assert_soon 5 file_is_gone "$work/member.id"
 }
 
+# What the old one was given it answers; what comes later is for the new one.
+test_new_handlers() {
+	start_waiting_stream
+	send 2 waits
+	sed -i 's/echo "{\\"id\\":\\"$id\\"}"/echo "{\\"id\\":\\"$id\\",\\"response\\":2}"/' "$handlers/waits"
+	signal run HUP
+	assert_soon 5 test "$(grep -c event=handlers_loaded "$work/run.log")" = 2
+	send 3 waits
+	assert_soon 5 test -e "$work/3.read"
+	touch "$work/word"
+	for id in 1 2 3; do assert_soon 5 has_result $id; done
+	end_run
+	assertEquals status 0 $?
+	count_results '"outcome":"ok"' 3
+	assert_field 1 response_is_json false
+	assert_field 3 response 2
+	assertEquals processes 2 "$(starts waits)"
+}
+
 # ---- the samples
 
 install_samples() { # FILE ...

@@ -1,0 +1,69 @@
+#!/bin/sh
+# Stream handlers in the whole pipeline.
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh; $ in handlers
+
+. "$(dirname "$0")/lib.sh"
+
+stream() { # KIND: its script is on stdin
+	handler "$1"
+	printf '[handler]\nmode = stream\n' >"$handlers/$1.ini"
+}
+
+running_are_at_most() { # COUNT KIND-PATTERN
+	running=$(sql "select count(*) from outbox.jobs where state = 'running' and kind like '$2'")
+	[ "$running" -le "$1" ] || echo "$running are running" >>"$work/too_many"
+}
+
+# Neither a backlog of streams nor one of several kinds of processes takes the other's room.
+test_streams_and_processes_side_by_side() {
+	for kind in slow.a slow.b slow.c; do
+		handler "$kind" <<-'END'
+			#!/bin/sh
+			sleep 0.3
+		END
+	done
+	stream quick <<-'END'
+		#!/bin/sh
+		exec sed -u -E 's/^\{"id":"([0-9]+)".*/{"id":"\1"}/'
+	END
+	for kind in slow.a slow.b slow.c; do enqueue_numbers "$kind" 6; done
+	enqueue_numbers quick 1000
+	start_pipeline -j 2 || return
+	until none_is_open; do
+		running_are_at_most 2 'slow.%'
+		[ "$(sql "select count(*) from outbox.attempt where kind = 'quick'")" -lt 1000 ] ||
+			touch "$work/quick.done"
+		if [ -e "$work/quick.done" ] && [ ! -e "$work/slow.left" ]; then
+			sql "select count(*) from outbox.jobs where kind like 'slow.%' and state = 'pending'" \
+				>"$work/slow.left"
+		fi
+	done
+	assertTrue 'the streams did not wait for the others' "[ $(cat "$work/slow.left") -gt 0 ]"
+	assertFalse "$(cat "$work/too_many" 2>/dev/null)" "[ -e '$work/too_many' ]"
+	assertEquals 'all succeeded at once' '1018|1018|1018' \
+		"$(sql "select count(*), count(*) filter (where outcome = 'succeeded'),
+			count(distinct job_id) from outbox.attempt")"
+}
+
+test_what_a_crash_takes_along_is_done_again() {
+	stream fragile <<-'END'
+		#!/bin/sh
+		while read -r line; do
+			id=${line#*\"id\":\"} id=${id%%\"*}
+			case $line in
+			*'"payload":{"n":3},"attempt":1,'*) echo 'on number 3' >&2; exit 9 ;;
+			esac
+			echo "{\"id\":\"$id\",\"response\":\"done\"}"
+		done
+	END
+	enqueue_numbers fragile 20
+	start_pipeline || return
+	assert_soon 30 jobs_are succeeded 20
+	assertEquals 'one attempt was lost' 'lost|handler_lost|9|the handler exited with status 9
+on number 3' "$(sql "select outcome, code, exit_status, error from outbox.attempt
+		where outcome <> 'succeeded'")"
+	assertEquals 'responses are JSON' 20 "$(sql "select count(*) from outbox.attempt
+		where response::jsonb = '\"done\"'")"
+}
+
+. shunit2
