@@ -22,7 +22,7 @@ struct job {
 	int64_t claim_index;
 	int64_t arrived_us;        /* monotonic */
 	int64_t started_us;        /* monotonic: when a resident handler was given it */
-	int64_t line_end;          /* where its line ends in what that handler was given */
+	int64_t line_start;        /* where its line begins in what that handler was given */
 	struct resident *resident; /* that handler, until it has answered; or NULL */
 	size_t kind;               /* index into the runner's kinds */
 	struct frame_job frame;    /* views into bytes; void once the job has ended */

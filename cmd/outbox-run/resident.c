@@ -161,6 +161,10 @@ static void take_answer(struct resident *resident, struct str line)
 
 	answer_parse(&answer, line, &err);
 	struct job *job = find_given(resident, &answer);
+	if (job != NULL && job == resident->late) {
+		err_set(&err, ERR_DATA, "it comes too late");
+		job = NULL;
+	}
 	if (job != NULL) {
 		resident->has_answered = true;
 		take_back(resident, job);
@@ -254,8 +258,8 @@ void resident_put(struct resident *resident, struct job *job, int64_t now_us,
 	size_t before = resident->in.len;
 
 	jobdoc_put_line(&resident->in, &job->frame, document_deadline_us);
+	job->line_start = resident->put_bytes;
 	resident->put_bytes += (int64_t)(resident->in.len - before);
-	job->line_end = resident->put_bytes;
 	job->resident = resident;
 	job->started_us = now_us;
 	job_list_append(&resident->given, job);
@@ -304,9 +308,9 @@ void resident_flush(struct resident *resident)
 
 /* ---- the exit ------------------------------------------------------------------------ */
 
-bool resident_has_read(const struct resident *resident, const struct job *job)
+bool resident_has_seen(const struct resident *resident, const struct job *job)
 {
-	return job->line_end <= resident->read_bytes;
+	return job->line_start < resident->read_bytes;
 }
 
 /* What is still in the pipe belongs to nobody. */

@@ -100,8 +100,8 @@ void resident_put(struct resident *resident, struct job *job, int64_t now_us,
 void resident_cancel(struct resident *resident, const struct job *job);
 void resident_flush(struct resident *resident);
 
-/* After the exit: whether it has read the whole line of a job. */
-bool resident_has_read(const struct resident *resident, const struct job *job);
+/* After the exit: whether it has begun to read the line of a job. */
+bool resident_has_seen(const struct resident *resident, const struct job *job);
 
 /* Closes its stdin; TERM after the handler's grace, and after another KILL. */
 void resident_dismiss(struct resident *resident);

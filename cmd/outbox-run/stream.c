@@ -109,7 +109,7 @@ static void judge(const struct stream *stream, const struct resident *resident,
 {
 	how->outcome = OUTCOME_RELEASE;
 	how->code = stream->closed;
-	if (!resident_has_read(resident, job))
+	if (!resident_has_seen(resident, job))
 		return;
 	switch (resident->stop) {
 	case RESIDENT_LEASE_LOST:
@@ -158,23 +158,23 @@ static void end_given(struct stream *stream, struct resident *resident, struct j
 
 /* ---- the exit of a process ----------------------------------------------------------- */
 
-/* Jobs that it has not read go back to where they came from, for the next process. */
-static void take_back_unread(struct stream *stream, struct resident *resident)
+/* Jobs that it has not seen go back to where they came from, for the next process. */
+static void take_back_unseen(struct stream *stream, struct resident *resident)
 {
-	struct job_list unread = {0};
+	struct job_list unseen = {0};
 	int64_t now_us = clock_us();
 
 	for (struct job *next, *job = resident->given.first; job != NULL; job = next) {
 		next = job->next;
 		job->resident = NULL;
 		job->arrived_us = now_us; /* as if it came just now */
-		if (resident_has_read(resident, job))
+		if (resident_has_seen(resident, job))
 			continue;
 		job_list_remove(&resident->given, job);
-		job_list_append(&unread, job);
+		job_list_append(&unseen, job);
 		stream->given--;
 	}
-	job_list_prepend_all(&stream->waiting, &unread);
+	job_list_prepend_all(&stream->waiting, &unseen);
 }
 
 static void pause_seat(struct stream_seat *seat)
@@ -214,7 +214,7 @@ static void on_exit_of_resident(struct resident *resident)
 	struct stream *stream = seat->stream;
 
 	if (stream->closed == NULL)
-		take_back_unread(stream, resident);
+		take_back_unseen(stream, resident);
 	size_t ended = resident->given.count;
 	bool is_told = resident->stop == RESIDENT_DISMISSED ||
 		resident->stop == RESIDENT_INTERRUPTED || resident->stop == RESIDENT_LEASE_LOST;

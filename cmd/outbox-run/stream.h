@@ -49,10 +49,9 @@ struct stream {
 	struct job_list waiting; /* the runner may take jobs from here */
 	struct stream_seat *seats;
 	size_t seats_count;
-	size_t given; /* jobs that processes have */
-	const char
-		*closed;  /* nothing is started or given any more: the code of what is unread */
-	bool retired; /* its kind has another stream now, or none */
+	size_t given;       /* jobs that processes have */
+	const char *closed; /* not NULL: no more is given; the code of what is not seen */
+	bool retired;       /* its kind has another stream now, or none */
 	struct stream *next;
 	/* How many jobs are worth having ahead: as many as are answered in a moment. */
 	size_t ahead;
@@ -78,7 +77,7 @@ size_t stream_window(
 	const struct stream *stream); /* so many at present, if it held none */
 
 /* No more is given or started; a process without jobs is dismissed, now or once idle. What it
- * leaves unread is released with this code. Nothing waits any more. */
+ * has not seen is released with this code. Nothing waits any more. */
 void stream_close(struct stream *stream, const char *code);
 bool stream_has_processes(const struct stream *stream);
 void stream_stop(struct stream *stream, enum resident_stop why);

@@ -168,7 +168,7 @@ static void start_failed(struct runner *runner, struct stream *stream,
 
 void streams_turn(struct runner *runner)
 {
-	/* What handlers that were killed with the lease have left unread. */
+	/* What handlers that were killed with the lease have not seen. */
 	if (!lease_is_valid(&runner->lease, clock_us()))
 		streams_hand_back(runner, "claim_late", RUNNER_LATER_MS);
 	for (struct stream **link = &runner->streams; *link != NULL;) {

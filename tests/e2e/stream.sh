@@ -269,6 +269,17 @@ test_a_signal_and_an_exit_with_0_are_crashes_too() {
 	assert_field 2 exit_status 0
 }
 
+# It has read a part of the line, and may have died of it.
+test_a_crash_within_a_line() {
+	stream chokes <<-'END'
+		[ "$(head -c 1000 | wc -c)" -eq 1000 ]
+		exit 70
+	END
+	job 1 chokes "\"$(head -c 200000 /dev/zero | tr '\0' p)\"" | run
+	assert_field 1 outcome '"lost"'
+	assert_field 1 exit_status 70
+}
+
 # Nobody is charged for a handler that does not even begin.
 test_a_handler_that_cannot_begin() {
 	stream broken <<-'END'
@@ -348,6 +359,18 @@ test_one_late_job_is_charged_and_the_others_are_not() {
 		assert_field $id outcome '"ok"'
 	done
 	assertEquals processes 2 "$(starts late)"
+}
+
+test_too_late_is_too_late() {
+	stream excuses 'timeout = 1s' <<-'END'
+		trap 'echo "{\"id\":\"$first\"}"; echo "{\"id\":\"$id\"}"; exit 0' TERM
+		line; first=$id; line
+		while :; do sleep 0.1; done
+	END
+	jobs excuses 1 2 | run
+	assert_field 1 code '"timeout"'
+	assert_field 2 outcome '"ok"'
+	assertContains "$(cat "$work/run.log")" 'it comes too late'
 }
 
 test_the_late_are_killed() {
