@@ -485,8 +485,10 @@ test_the_second_term_leaves_now() {
 }
 
 test_the_lease_of_a_pipe_ends() {
+	usual_hello=$hello
 	hello='{"type":"hello","role":"pipe","id":"w","lease_ms":2000}'
 	start_waiting_stream
+	hello=$usual_hello
 	assert_soon 10 has_result 1
 	assert_field 1 outcome '"release"'
 	assert_field 1 code '"lease_lost"'
@@ -512,13 +514,17 @@ test_a_killed_runner_takes_its_handlers_along() {
 	assert_soon 5 file_is_gone "$work/member.id"
 }
 
+has_reloaded() {
+	[ "$(grep -c event=handlers_loaded "$work/run.log")" -eq 2 ]
+}
+
 # What the old one was given it answers; what comes later is for the new one.
 test_new_handlers() {
 	start_waiting_stream
 	send 2 waits
 	sed -i 's/echo "{\\"id\\":\\"$id\\"}"/echo "{\\"id\\":\\"$id\\",\\"response\\":2}"/' "$handlers/waits"
 	signal run HUP
-	assert_soon 5 test "$(grep -c event=handlers_loaded "$work/run.log")" = 2
+	assert_soon 5 has_reloaded
 	send 3 waits
 	assert_soon 5 test -e "$work/3.read"
 	touch "$work/word"
