@@ -93,14 +93,14 @@ void job_drop_frame(struct job *job)
 	memset(&job->frame, 0, sizeof(job->frame));
 }
 
-static void job_free(struct job *job)
+void job_free(struct job *job)
 {
 	job_drop_frame(job);
 	buf_release(&job->result);
 	free(job);
 }
 
-static struct job *job_new(const void *frame, size_t length)
+struct job *job_new(const void *frame, size_t length)
 {
 	struct job *job = mem_alloc(1, sizeof(*job));
 
@@ -118,21 +118,30 @@ static struct job *job_new(const void *frame, size_t length)
 	return job;
 }
 
-struct job *jobs_add(struct jobs *jobs, const void *frame, size_t length)
+bool job_has_ended(const struct job *job)
 {
-	struct job *job = job_new(frame, length);
+	return job->result.len > 0;
+}
 
-	if (job == NULL)
-		return NULL;
-	if (jobs_find(jobs, job->id, job->attempt) != NULL) {
-		job_free(job);
-		return NULL;
-	}
+bool job_is_same_claim(const struct job *job, const struct job *other)
+{
+	return job->claim_id == other->claim_id && job->claim_index == other->claim_index;
+}
+
+void job_move_to_claim_of(struct job *job, const struct job *other)
+{
+	job->claim_id = other->claim_id;
+	job->claim_index = other->claim_index;
+	job->frame.claim_size = other->frame.claim_size;
+}
+
+void jobs_add(struct jobs *jobs, struct job *job)
+{
 	struct job **bucket = bucket_of(jobs, job->id);
+
 	job->next_in_bucket = *bucket;
 	*bucket = job;
 	jobs->count++;
-	return job;
 }
 
 void jobs_forget(struct jobs *jobs, struct job *job)

@@ -43,6 +43,19 @@ void job_list_remove(struct job_list *list, struct job *job);
 /* Puts all of `other` in front of the list; `other` is empty afterwards. */
 void job_list_prepend_all(struct job_list *list, struct job_list *other);
 
+/* Copies the frame; in no table and no list. NULL when it does not decode. */
+struct job *job_new(const void *frame, size_t length);
+void job_free(struct job *job);
+
+/* Whether its result is there, and only that is wanted. */
+bool job_has_ended(const struct job *job);
+
+/* The place counts, too: a crash can also take back the numbering of claims. */
+bool job_is_same_claim(const struct job *job, const struct job *other);
+
+/* From now on the job belongs to the claim by which `other` came. */
+void job_move_to_claim_of(struct job *job, const struct job *other);
+
 struct jobs {
 	struct job **buckets;
 	size_t mask;
@@ -58,8 +71,8 @@ struct job *jobs_find(const struct jobs *jobs, int64_t id, int64_t attempt);
 struct job *jobs_find_given(const struct jobs *jobs, int64_t id,
 	const struct resident *resident);
 
-/* Adds a copy of the frame. NULL when it does not decode or the attempt is held already. */
-struct job *jobs_add(struct jobs *jobs, const void *frame, size_t length);
+/* The attempt must not be held already. */
+void jobs_add(struct jobs *jobs, struct job *job);
 
 /* Frees the frame: only the result is wanted from now on. */
 void job_drop_frame(struct job *job);

@@ -16,19 +16,29 @@ static void on_timer(void *ctx)
 
 /* ---- what the settler says ----------------------------------------------------------- */
 
+void results_forget(struct results *results, struct job *job)
+{
+	job_list_remove(job->sent ? &results->sent : &results->unsent, job);
+	results->bytes -= job->result.len;
+	jobs_forget(results->jobs, job);
+}
+
 static void settled(struct results *results, const struct frame_ack_item *item)
 {
 	struct job *job = jobs_find(results->jobs, item->job_id, item->attempt);
 
-	if (job == NULL || job->result.len == 0) /* a repeat, or not ended */
+	if (job == NULL || !job_has_ended(job)) /* a repeat */
 		return;
-	if (!item->accepted)
+	if (!item->accepted) {
 		log_event(LOG_WARNING, "result_refused", LOG_INT("job", item->job_id),
 			LOG_INT("attempt", item->attempt));
-	/* Acknowledged though it waits to be sent once more: the first copy arrived. */
-	job_list_remove(job->sent ? &results->sent : &results->unsent, job);
-	results->bytes -= job->result.len;
-	jobs_forget(results->jobs, job);
+		/* What was refused is not this one, which waits to be sent, but an earlier result
+		 * of the attempt, by a claim that a crash of the database has taken back. */
+		if (!job->sent)
+			return;
+	}
+	/* Accepted though it waits to be sent once more: the first copy arrived. */
+	results_forget(results, job);
 }
 
 static void on_ack(struct results *results, const void *frame, size_t length)

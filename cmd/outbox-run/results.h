@@ -50,6 +50,9 @@ void results_close(struct results *results);
 /* The job has ended; its result frame is encoded. */
 void results_add(struct results *results, struct job *job);
 
+/* Nobody wants its result any more; frees the job. */
+void results_forget(struct results *results, struct job *job);
+
 /* Once a turn: sends what is due. idle: nothing is running whose result could join. */
 void results_turn(struct results *results, bool idle);
 

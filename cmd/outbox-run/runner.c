@@ -136,9 +136,34 @@ static size_t kind_index(const struct runner *runner, const struct handler *hand
 						   : runner->handlers->count;
 }
 
+/*
+ * NULL: it does not decode, or the attempt is held already. Held by another claim means that
+ * the database has lost that claim in a crash and has made this one: nothing will be accepted
+ * for the old one. What still runs goes on for the new claim; what has ended runs again.
+ */
+static struct job *take_in(struct runner *runner, const void *frame, size_t length)
+{
+	struct job *job = job_new(frame, length);
+	struct job *held = job == NULL ? NULL
+								   : jobs_find(runner->jobs, job->id, job->attempt);
+
+	if (held != NULL && !job_is_same_claim(held, job) && job_has_ended(held)) {
+		results_forget(runner->results, held);
+		held = NULL;
+	}
+	if (held != NULL) {
+		job_move_to_claim_of(held, job);
+		job_free(job);
+		return NULL;
+	}
+	if (job != NULL)
+		jobs_add(runner->jobs, job);
+	return job;
+}
+
 void runner_accept(struct runner *runner, const void *frame, size_t length)
 {
-	struct job *job = jobs_add(runner->jobs, frame, length);
+	struct job *job = take_in(runner, frame, length);
 
 	if (job == NULL)
 		return;

@@ -64,6 +64,49 @@ test_crash() {
 	restart_under_load immediate
 }
 
+# Claims commit asynchronously, so a crash can take them back; the jobs are then claimed once
+# more, maybe for the runner that has them still, as the same attempts.
+lose_claims() {
+	sql 'with c as (delete from outbox.claim returning ids)
+		insert into outbox.ready (kind, priority, due_at, job_id, version, attempt)
+		select j.kind, j.priority, j.run_at, j.id, coalesce(j.version, 0), 0
+		from c, unnest(c.ids) i (id) join outbox.job j using (id)'
+	enqueue work '{"n":0}' >/dev/null # makes the claimer look
+	assert_soon 10 nothing_is_owed
+}
+
+nothing_is_owed() {
+	[ "$(sql 'select count(*) from outbox.ready')" = 0 ]
+}
+
+runs_reach() { # COUNT
+	[ "$(runs_of work)" -ge "$1" ]
+}
+
+test_claims_lost_of_jobs_that_have_ended() {
+	noting_handler work
+	start_pipeline -j 4 || return
+	signal settle STOP
+	enqueue_numbers work 4
+	assert_soon 10 runs_reach 4 || return
+	lose_claims || return
+	signal settle CONT
+	assert_soon 20 none_is_open || return
+	assertTrue 'every job has succeeded' 'jobs_are succeeded 5'
+	assert_ledger
+}
+
+test_claims_lost_of_jobs_that_run() {
+	noting_handler work 'sleep 1'
+	start_pipeline -j 8 || return
+	enqueue_numbers work 4
+	assert_soon 10 runs_reach 4 || return
+	lose_claims || return
+	assert_soon 20 none_is_open || return
+	assertTrue 'every job has succeeded' 'jobs_are succeeded 5'
+	assert_ledger
+}
+
 # The programs may be there before their database is, and wait for it.
 test_started_while_the_database_is_down() {
 	noting_handler work
