@@ -69,7 +69,7 @@ grant select, delete on outbox.cancel, outbox.rearm, outbox.dedupe to outbox_wor
 grant select, insert, update on outbox.kind, outbox.lane to outbox_worker;
 grant select, update on outbox.schedule to outbox_worker;
 grant select on outbox.meta, outbox.hook, outbox.retention, outbox.jobs to outbox_worker;
-grant usage on sequence outbox.claim_seq to outbox_worker;
+grant usage on sequence outbox.job_seq to outbox_worker;
 
 grant select (schema_version) on outbox.meta to outbox_producer; -- `outbox enqueue` asks first
 

@@ -68,7 +68,7 @@ begin
 			returning r.job_id, (r.attempt + 1)::smallint as attempt, r.version, r.due_at
 		), made as materialized (
 			insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
-			select nextval('outbox.claim_seq'), now, found_by::outbox.found, claim.worker,
+			select outbox.new_id(), now, found_by::outbox.found, claim.worker,
 				part.kind, array_agg(t.job_id), array_agg(t.attempt)
 			from (select * from taken order by due_at, job_id) t having count(*) > 0
 			returning c.id, cardinality(c.ids) as size

@@ -5,9 +5,9 @@
 -- There are no foreign keys between the hot tables and no status column: both would be
 -- written several times a job.
 
--- 43 bits of milliseconds and 20 bits of this sequence make a job id.
+-- 43 bits of milliseconds and 20 bits of this sequence make the id of a job or a claim. (A claim
+-- commits asynchronously: a crash may take a sequence back, and time does not.)
 create sequence outbox.job_seq as bigint maxvalue 1048575 minvalue 0 cycle;
-create sequence outbox.claim_seq as bigint;
 
 create type outbox.outcome as enum (
 	'succeeded', -- done, final

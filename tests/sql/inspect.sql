@@ -258,7 +258,7 @@ select matches(test.backlog('busy'), ' 0 t warning$', 'due work and no worker');
 
 select test.owe('other', '1 s') as x \gset
 select matches(test.backlog('other'), '^1 0 1 0 0 0 0 1 1 t ok$', 'a kind that nobody announced');
-insert into outbox.claim values (nextval('outbox.claim_seq'), now() - interval '50 s', 'poll',
+insert into outbox.claim values (outbox.new_id(), now() - interval '50 s', 'poll',
 	'alive', 'idle', '{9001,9002}', '{1,1}');
 insert into outbox.attempt (job_id, attempt, outcome, finished_at, kind)
 	values (9001, 1, 'succeeded', now(), 'idle');
