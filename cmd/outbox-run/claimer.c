@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "capacity.h"
 #include "clock.h"
 #include "log.h"
 #include "version.h"
@@ -48,7 +49,7 @@ static void send_hello(struct claimer *claimer)
 	char host[HOST_NAME_MAX + 1] = "";
 	struct frame_hello_claim *claims;
 	size_t claims_count = jobs_list_claims(runner->jobs, &claims);
-	struct frame_hello_kind *kinds = list_kinds(runner->handlers);
+	struct frame_hello_kind *kinds = list_kinds(runner->kinds.handlers);
 	struct buf frame;
 
 	gethostname(host, sizeof(host) - 1);
@@ -62,7 +63,7 @@ static void send_hello(struct claimer *claimer)
 		.lane = str_of(claimer->lane),
 		.slots = (int64_t)runner->options.slots,
 		.kinds = kinds,
-		.kinds_count = runner->handlers->count,
+		.kinds_count = runner->kinds.handlers->count,
 		.claims = claims,
 		.claims_count = claims_count,
 	};
@@ -152,17 +153,18 @@ static void on_beat(struct claimer *claimer, const struct frame_beat *beat)
 static void send_credit(struct claimer *claimer)
 {
 	const struct runner *runner = claimer->runner;
-	size_t count = runner->handlers->count;
+	size_t count = runner->kinds.handlers->count;
 	struct frame_credit_kind *kinds = mem_alloc(count + 1, sizeof(*kinds));
 	struct buf frame;
 
-	claimer->granted = runner_capacity(runner);
+	claimer->granted = capacity_of_slots(runner);
 	for (size_t i = 0; i < count; i++) {
-		claimer->granted_kinds[i] = runner_kind_capacity(runner, i, claimer->granted);
-		kinds[i].kind = str_of(runner->handlers->items[i].kind);
+		const struct kind *kind = &runner->kinds.items[i];
+		claimer->granted_kinds[i] = capacity_of_kind(runner, kind, claimer->granted);
+		kinds[i].kind = str_of(kind->handler->kind);
 		kinds[i].count = (int64_t)claimer->granted_kinds[i];
-		kinds[i].held = (int64_t)runner_kind_held(runner, i);
-		kinds[i].apart = runner_kind_is_stream(runner, i);
+		kinds[i].held = (int64_t)kind_held(kind);
+		kinds[i].apart = kind_is_stream(kind);
 	}
 	const struct frame_credit credit = {
 		.epoch = claimer->epoch,
@@ -185,27 +187,28 @@ static bool is_worth_saying(size_t known, size_t now, size_t waiting, size_t ste
 	return runs_dry || now - known >= step;
 }
 
-static bool is_kind_worth_saying(const struct claimer *claimer, size_t kind, size_t free)
+static bool is_kind_worth_saying(const struct claimer *claimer, size_t index, size_t free)
 {
 	const struct runner *runner = claimer->runner;
-	size_t known = claimer->granted_kinds[kind];
+	const struct kind *kind = &runner->kinds.items[index];
+	size_t known = claimer->granted_kinds[index];
 
-	if (!runner_kind_is_stream(runner, kind) && known > claimer->granted)
+	if (!kind_is_stream(kind) && known > claimer->granted)
 		known = claimer->granted; /* the total bounds it */
-	return is_worth_saying(known, runner_kind_capacity(runner, kind, free),
-		runner_kind_waiting(runner, kind), runner_kind_step(runner, kind));
+	return is_worth_saying(known, capacity_of_kind(runner, kind, free),
+		kind_waiting(kind), capacity_step_of_kind(runner, kind));
 }
 
 void claimer_turn(struct claimer *claimer)
 {
 	const struct runner *runner = claimer->runner;
-	size_t free = runner_capacity(runner);
-	bool say = is_worth_saying(claimer->granted, free, runner->queue.count,
-		(runner->options.slots + 1) / 2);
+	size_t free = capacity_of_slots(runner);
+	bool say = is_worth_saying(claimer->granted, free, runner->slots.queue.count,
+		capacity_step_of_slots(runner));
 
 	if (!claimer->accepted)
 		return;
-	for (size_t i = 0; i < runner->handlers->count && !say; i++)
+	for (size_t i = 0; i < runner->kinds.handlers->count && !say; i++)
 		say = is_kind_worth_saying(claimer, i, free);
 	if (say)
 		send_credit(claimer);
@@ -222,17 +225,17 @@ static void take(size_t *granted)
 static void on_job(struct claimer *claimer, const struct frame_job *job,
 	const void *frame, size_t length)
 {
-	const struct handlers *handlers = claimer->runner->handlers;
-	const struct handler *handler = handlers_find(handlers, job->kind);
+	const struct kinds *kinds = &claimer->runner->kinds;
+	size_t index = kinds_index(kinds, job->kind);
+	const struct kind *kind = &kinds->items[index];
 
 	if (job->seq <= claimer->last_seq)
 		return; /* a copy */
 	claimer->last_seq = job->seq;
-	size_t kind = (size_t)(handler - handlers->items);
-	if (handler == NULL || !runner_kind_is_stream(claimer->runner, kind))
+	if (!kind_is_stream(kind))
 		take(&claimer->granted);
-	if (handler != NULL)
-		take(&claimer->granted_kinds[kind]);
+	if (kind->handler != NULL)
+		take(&claimer->granted_kinds[index]);
 	runner_accept(claimer->runner, frame, length);
 }
 
@@ -305,7 +308,7 @@ static void on_frame(void *ctx, const struct link_peer *peer, const void *frame,
 static void alloc_granted_kinds(struct claimer *claimer)
 {
 	free(claimer->granted_kinds);
-	claimer->granted_kinds = mem_alloc(claimer->runner->handlers->count + 1,
+	claimer->granted_kinds = mem_alloc(claimer->runner->kinds.handlers->count + 1,
 		sizeof(size_t));
 }
 

@@ -1,5 +1,6 @@
 #include "input.h"
 
+#include "capacity.h"
 #include "clock.h"
 #include "log.h"
 
@@ -22,7 +23,7 @@ static void on_hello(struct input *input, const struct frame_hello *hello,
 	struct buf copy;
 
 	if (hello->id.n > 0)
-		runner_set_worker(runner, hello->id);
+		results_set_worker(runner->results, hello->id);
 	bool has_lease = hello->lease_ms > 0 && hello->lease_ms <= LEASE_MAX_MS;
 	lease_set_clock(&runner->lease, hello->db_now_us, clock_us());
 	begin_lease(input, has_lease ? hello->lease_ms : input->lease_ms);
@@ -44,7 +45,7 @@ static void on_frame(void *ctx, const struct link_peer *peer, const void *frame,
 	(void)peer;
 	if (version == FRAME_VERSION && type == FRAME_JOB) {
 		runner_accept(input->runner, frame, length);
-		if (runner_is_full(input->runner))
+		if (capacity_is_used_up(input->runner))
 			link_pause(input->link, true);
 	} else if (version == FRAME_VERSION && type == FRAME_HELLO &&
 		frame_get_hello(frame, length, &hello, NULL, 0, NULL, 0, NULL) == 0) {
@@ -90,5 +91,5 @@ void input_close(struct input *input)
 void input_turn(struct input *input)
 {
 	if (!input->ended)
-		link_pause(input->link, runner_is_full(input->runner));
+		link_pause(input->link, capacity_is_used_up(input->runner));
 }

@@ -1,8 +1,8 @@
 /*
  * outbox-run: executes handlers for the jobs that a claimer sends and tells a settler how
  * they ended. Options, wiring and the orderly end are here; the rest in reading order:
- * handlers (lib) -> catalog -> jobdoc -> attempt and report, or resident -> stream -> streams,
- * -> runner -> claimer or input, and results.
+ * handlers (lib) -> catalog; job, jobdoc, lease; attempt -> slots, or resident -> stream ->
+ * streams; runner -> capacity -> claimer or input; report, unstarted -> results.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -86,6 +86,7 @@ static int open_results(struct app *app, struct err *err)
 	if (address == NULL)
 		return -1;
 	const struct link_options link = link_options_of(address);
+	results_set_worker(&app->results, str_of(program_incarnation()));
 	app->results.loop = app->loop;
 	app->results.jobs = &app->held;
 	app->results.max_unsettled = (size_t)run_options.max_unsettled;
@@ -127,7 +128,7 @@ static int open_jobs(struct app *app, struct err *err)
 static void introduce_worker(struct app *app)
 {
 	const struct frame_hello hello = {.role = STR("pipe"),
-		.id = str_of(app->runner.worker)};
+		.id = str_of(app->results.worker)};
 	struct buf frame;
 
 	buf_init(&frame, FRAME_MAX_BYTES);
@@ -155,7 +156,7 @@ static void init_runner(struct app *app)
 	jobs_init(&app->held,
 		(size_t)(run_options.max_unsettled + 2 * run_options.slots + run_options.window));
 	runner_init(&app->runner, &runner_options, catalog_newest(&app->catalog), &app->held,
-		&app->results, program_incarnation());
+		&app->results);
 }
 
 /* ---- the end ------------------------------------------------------------------------- */
@@ -168,7 +169,7 @@ static bool is_ending(const struct app *app)
 static void say_goodbye(struct app *app)
 {
 	struct buf frame;
-	const struct frame_beat beat = {.id = str_of(app->runner.worker),
+	const struct frame_beat beat = {.id = str_of(app->results.worker),
 		.state = FRAME_BEAT_GONE};
 
 	if (!app->by_pipe)

@@ -1,5 +1,7 @@
 #include "results.h"
 
+#include <stdlib.h>
+
 #include "log.h"
 
 #define MESSAGE_BYTES ((size_t)1 << 20) /* about so many in one message */
@@ -115,6 +117,14 @@ void results_close(struct results *results)
 	loop_stop_timer(results->loop, &results->timer);
 	link_free(results->link);
 	results->link = NULL;
+	free(results->worker);
+	results->worker = NULL;
+}
+
+void results_set_worker(struct results *results, struct str worker)
+{
+	free(results->worker);
+	results->worker = mem_strndup(worker.s, worker.n);
 }
 
 void results_add(struct results *results, struct job *job)

@@ -32,6 +32,7 @@ struct results {
 	struct job_list sent; /* not acknowledged yet */
 	size_t bytes;         /* of both */
 	size_t max_unsettled;
+	char *worker; /* the id that the jobs were claimed for */
 	bool greeted; /* a settler is there */
 	bool due;     /* the linger is over */
 	bool blocked; /* the link took nothing: wait for the timer */
@@ -46,6 +47,8 @@ struct results {
 int results_open(struct results *results, const struct link_options *options,
 	struct err *err);
 void results_close(struct results *results);
+
+void results_set_worker(struct results *results, struct str worker);
 
 /* The job has ended; its result frame is encoded. */
 void results_add(struct results *results, struct job *job);

@@ -4,6 +4,8 @@
 
 #include "clock.h"
 #include "log.h"
+#include "report.h"
+#include "unstarted.h"
 
 size_t streams_processes(const struct handlers *handlers)
 {
@@ -17,35 +19,26 @@ size_t streams_processes(const struct handlers *handlers)
 
 static void on_end(void *ctx, struct job *job, const struct report_answered *how)
 {
-	struct runner *runner = ctx;
+	struct streams *streams = ctx;
 
 	log_event(LOG_DEBUG, "job_answered", LOG_INT("job", job->id),
 		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind),
 		LOG_TEXT("outcome", outcome_name(how->outcome)), LOG_TEXT("code", how->code),
 		LOG_INT("ms", how->duration_us / 1000));
-	report_answered(job, str_of(runner->worker), how);
-	results_add(runner->results, job);
+	report_answered(job, str_of(streams->results->worker), how);
+	results_add(streams->results, job);
 }
 
-void streams_init(struct runner *runner)
+void streams_init(struct streams *streams, const struct stream_options *options,
+	struct kinds *kinds, struct results *results)
 {
-	const struct attempt_options *attempts = &runner->options.attempts;
-
-	runner->stream_options = (struct stream_options){
-		.residents =
-			{
-				.loop = attempts->loop,
-				.guard = attempts->guard,
-				.first_slot = runner->options.slots,
-				.jobs = runner->jobs,
-				.max_error_bytes = attempts->max_error_bytes,
-			},
-		.lease = &runner->lease,
-		.max_response_bytes = attempts->max_response_bytes,
-		.window = runner->options.window,
-		.on_end = on_end,
-		.ctx = runner,
+	*streams = (struct streams){
+		.options = *options,
+		.kinds = kinds,
+		.results = results,
 	};
+	streams->options.on_end = on_end;
+	streams->options.ctx = streams;
 }
 
 static struct job *take_waiting(struct stream *stream)
@@ -57,45 +50,44 @@ static struct job *take_waiting(struct stream *stream)
 	return job;
 }
 
-void streams_open(struct runner *runner)
+void streams_open(struct streams *streams)
 {
-	for (size_t i = 0; i < runner->handlers->count; i++) {
-		const struct handler *handler = &runner->handlers->items[i];
-		struct runner_kind *kind = &runner->kinds[i];
-		if (handler->mode != HANDLER_STREAM)
+	for (size_t i = 0; i < streams->kinds->handlers->count; i++) {
+		struct kind *kind = &streams->kinds->items[i];
+		if (kind->handler->mode != HANDLER_STREAM)
 			continue;
-		kind->stream = stream_new(&runner->stream_options, handler,
-			jobdoc_environment_of_stream(&kind->environment, handler->kind));
-		kind->stream->next = runner->streams;
-		runner->streams = kind->stream;
+		kind->stream = stream_new(&streams->options, kind->handler,
+			jobdoc_environment_of_stream(&kind->environment, kind->handler->kind));
+		kind->stream->next = streams->first;
+		streams->first = kind->stream;
 	}
 }
 
-void streams_release(struct runner *runner)
+void streams_release(struct streams *streams)
 {
 	struct stream *next;
 
-	for (struct stream *stream = runner->streams; stream != NULL; stream = next) {
+	for (struct stream *stream = streams->first; stream != NULL; stream = next) {
 		next = stream->next;
 		stream_free(stream);
 	}
-	runner->streams = NULL;
+	streams->first = NULL;
 }
 
-void streams_retire(struct runner *runner)
+void streams_retire(struct streams *streams, struct job_list *waiting)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next) {
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next) {
 		struct job *job;
 		while ((job = take_waiting(stream)) != NULL)
-			job_list_append(&runner->queue, job);
+			job_list_append(waiting, job);
 		stream->retired = true;
 		stream_close(stream, "handed_back");
 	}
 }
 
-bool streams_use(const struct runner *runner, const struct handlers *handlers)
+bool streams_use(const struct streams *streams, const struct handlers *handlers)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		if (stream->handler >= handlers->items &&
 			stream->handler < handlers->items + handlers->count)
 			return true;
@@ -104,34 +96,34 @@ bool streams_use(const struct runner *runner, const struct handlers *handlers)
 
 /* ---- what waits ---------------------------------------------------------------------- */
 
-static void hand_back(struct runner *runner, struct stream *stream, const char *code,
+static void hand_back(struct streams *streams, struct stream *stream, const char *code,
 	int64_t after_ms)
 {
 	struct job *job;
 
 	while ((job = take_waiting(stream)) != NULL)
-		runner_hand_back(runner, job, code, after_ms);
+		unstarted_hand_back(streams->results, job, code, after_ms);
 }
 
-void streams_hand_back(struct runner *runner, const char *code, int64_t after_ms)
+void streams_hand_back(struct streams *streams, const char *code, int64_t after_ms)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
-		hand_back(runner, stream, code, after_ms);
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
+		hand_back(streams, stream, code, after_ms);
 }
 
-bool streams_are_full(const struct runner *runner)
+bool streams_are_full(const struct streams *streams)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		if (stream->waiting.count > stream_window(stream))
 			return true;
 	return false;
 }
 
-struct job *streams_oldest(const struct runner *runner)
+struct job *streams_oldest(const struct streams *streams)
 {
 	struct job *oldest = NULL;
 
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next) {
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next) {
 		struct job *job = stream->waiting.first;
 		if (job != NULL && (oldest == NULL || job->arrived_us < oldest->arrived_us))
 			oldest = job;
@@ -143,16 +135,10 @@ struct job *streams_oldest(const struct runner *runner)
 
 /* As where a handler is started for each job: what the host is short of is not charged, what
  * is wrong with the handler is. */
-static void start_failed(struct runner *runner, struct stream *stream,
+static void start_failed(struct streams *streams, struct stream *stream,
 	const struct err *err)
 {
 	bool is_shortage = err->class == ERR_OS;
-	const struct report_unstarted failed = {
-		.outcome = OUTCOME_RETRY,
-		.code = "exec_failed",
-		.error = str_of(err->text),
-		.after_ms = -1,
-	};
 	struct job *job;
 
 	log_event(is_shortage ? LOG_ERROR : LOG_WARNING,
@@ -161,23 +147,23 @@ static void start_failed(struct runner *runner, struct stream *stream,
 	if (stream_has_processes(stream))
 		return;
 	if (is_shortage)
-		hand_back(runner, stream, "spawn_failed", RUNNER_LATER_MS);
+		hand_back(streams, stream, "spawn_failed", UNSTARTED_LATER_MS);
 	while ((job = take_waiting(stream)) != NULL)
-		runner_report(runner, job, &failed);
+		unstarted_fail(streams->results, job, "exec_failed", str_of(err->text));
 }
 
-void streams_turn(struct runner *runner)
+void streams_turn(struct streams *streams)
 {
 	/* What handlers that were killed with the lease have not seen. */
-	if (!lease_is_valid(&runner->lease, clock_us()))
-		streams_hand_back(runner, "claim_late", RUNNER_LATER_MS);
-	for (struct stream **link = &runner->streams; *link != NULL;) {
+	if (!lease_is_valid(streams->options.lease, clock_us()))
+		streams_hand_back(streams, "claim_late", UNSTARTED_LATER_MS);
+	for (struct stream **link = &streams->first; *link != NULL;) {
 		struct stream *stream = *link;
 		struct err err = ERR_INIT;
 		if (stream_turn(stream, &err) != 0)
-			start_failed(runner, stream, &err);
+			start_failed(streams, stream, &err);
 		if (stream_is_down(stream))
-			hand_back(runner, stream, "stream_down", RUNNER_LATER_MS);
+			hand_back(streams, stream, "stream_down", UNSTARTED_LATER_MS);
 		if (stream->retired && !stream_has_processes(stream)) {
 			*link = stream->next;
 			stream_free(stream);
@@ -187,39 +173,39 @@ void streams_turn(struct runner *runner)
 	}
 }
 
-size_t streams_held(const struct runner *runner)
+size_t streams_held(const struct streams *streams)
 {
 	size_t held = 0;
 
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		held += stream_held(stream);
 	return held;
 }
 
 /* ---- the end ------------------------------------------------------------------------- */
 
-void streams_close(struct runner *runner)
+void streams_close(struct streams *streams)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		stream_close(stream, "drained");
 }
 
-bool streams_have_processes(const struct runner *runner)
+bool streams_have_processes(const struct streams *streams)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		if (stream_has_processes(stream))
 			return true;
 	return false;
 }
 
-void streams_stop(struct runner *runner, enum resident_stop why)
+void streams_stop(struct streams *streams, enum resident_stop why)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		stream_stop(stream, why);
 }
 
-void streams_kill(struct runner *runner, enum resident_stop why)
+void streams_kill(struct streams *streams, enum resident_stop why)
 {
-	for (struct stream *stream = runner->streams; stream != NULL; stream = stream->next)
+	for (struct stream *stream = streams->first; stream != NULL; stream = stream->next)
 		stream_kill(stream, why);
 }
