@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include "clock.h"
+#include "db_call.h"
 #include "db_connect.h"
 
 enum {
@@ -18,23 +19,9 @@ enum {
 enum db_state {
 	DB_DOWN,       /* the timer runs until the next attempt */
 	DB_CONNECTING, /* PQconnectPoll wants the socket; the timer runs against a mute server */
-	DB_CHECKING, /* the schema check is the running query; the timer runs */
+	DB_CHECKING, /* the schema check is the running call; the timer runs */
 	DB_UP,       /* the timer is armed only to drop the connection */
 	DB_OVER,     /* after on_fatal, and while being freed */
-};
-
-/* One call, in one allocation with the copies of its parameters. */
-struct query {
-	struct query *next;
-	const struct db_statement *statement; /* NULL: a command */
-	char *command;
-	db_result_fn *fn;
-	void *ctx;
-	int count;
-	const char *values[DB_MAX_PARAMS];
-	int lengths[DB_MAX_PARAMS];
-	int formats[DB_MAX_PARAMS];
-	char bytes[];
 };
 
 struct db {
@@ -46,97 +33,15 @@ struct db {
 	struct loop_timer timer;
 	int64_t backoff_ms;
 
-	const struct db_statement **prepared; /* on this connection */
-	size_t prepared_count;
-
-	struct query *running;      /* sent, no longer in the queue */
-	bool preparing;             /* what was sent of it, if anything, is its PREPARE */
-	PGresult *result;           /* of running: its first error, else its last result */
-	struct query *first, *last; /* waiting */
-	size_t waiting;
+	struct db_prepared prepared; /* on this connection */
+	struct db_calls waiting;
+	struct db_call *running; /* sent, no longer in the queue */
+	bool preparing;          /* what was sent of it, if anything, is its PREPARE */
+	PGresult *result;        /* of running: its first error, else its last result */
 
 	int holds;  /* callbacks of ours that are running */
 	bool freed; /* while they were: the last one frees */
 };
-
-/* ---- the queue */
-
-static void push_last(struct db *db, struct query *query)
-{
-	query->next = NULL;
-	if (db->last)
-		db->last->next = query;
-	else
-		db->first = query;
-	db->last = query;
-	db->waiting++;
-}
-
-static void push_first(struct db *db, struct query *query)
-{
-	query->next = db->first;
-	db->first = query;
-	if (!db->last)
-		db->last = query;
-	db->waiting++;
-}
-
-static struct query *pop_first(struct db *db)
-{
-	struct query *query = db->first;
-	if (!query)
-		return NULL;
-	db->first = query->next;
-	if (!db->first)
-		db->last = NULL;
-	db->waiting--;
-	return query;
-}
-
-static void free_query(struct query *query)
-{
-	if (query)
-		free(query->command);
-	free(query);
-}
-
-static const struct db_params no_params;
-
-static struct query *new_query(const struct db_statement *statement,
-	const struct db_params *params, db_result_fn *fn, void *ctx)
-{
-	size_t size = 0;
-	int count = params->count;
-
-	for (int i = 0; i < count; i++)
-		size += (size_t)params->lengths[i] + 1;
-	struct query *query = mem_alloc(1, sizeof(*query) + size);
-	query->statement = statement;
-	query->fn = fn;
-	query->ctx = ctx;
-	query->count = count;
-
-	char *copy = query->bytes;
-	for (int i = 0; i < count; i++) {
-		query->lengths[i] = params->lengths[i];
-		query->formats[i] = params->formats[i];
-		if (!params->values[i])
-			continue;
-		/* The allocation is zeroed: each copy ends with the NUL that text format needs. */
-		memcpy(copy, params->values[i], (size_t)params->lengths[i]);
-		query->values[i] = copy;
-		copy += params->lengths[i] + 1;
-	}
-	return query;
-}
-
-static struct query *new_command(const char *sql, db_result_fn *fn, void *ctx)
-{
-	struct query *query = new_query(NULL, &no_params, fn, ctx);
-
-	query->command = mem_strdup(sql);
-	return query;
-}
 
 /* ---- holding on while callbacks run */
 
@@ -149,7 +54,7 @@ static void release(struct db *db)
 {
 	if (--db->holds > 0 || !db->freed)
 		return;
-	free(db->prepared);
+	db_prepared_release(&db->prepared);
 	free(db);
 }
 
@@ -164,7 +69,7 @@ static void close_connection(struct db *db, enum db_state state)
 	db->result = NULL;
 	PQfinish(db->conn);
 	db->conn = NULL;
-	db->prepared_count = 0;
+	db_prepared_clear(&db->prepared);
 	db->state = state;
 }
 
@@ -180,14 +85,14 @@ static void arm_reconnect(struct db *db)
 	loop_set_timer(db->loop, &db->timer, wait_ms * 1000);
 }
 
-/* The running query leaves before its callback runs, which may start another. */
+/* The running call leaves before its callback runs, which may start another. */
 static void finish_running(struct db *db, PGresult *result, const struct err *err)
 {
-	struct query *query = db->running;
+	struct db_call *call = db->running;
 
 	db->running = NULL;
-	query->fn(query->ctx, result, err);
-	free_query(query);
+	call->fn(call->ctx, result, err);
+	db_call_free(call);
 }
 
 /* The connection is lost or unusable: close it, tell everybody, come again later. */
@@ -198,7 +103,7 @@ static void drop(struct db *db, const struct err *why)
 	close_connection(db, DB_DOWN);
 	arm_reconnect(db);
 	if (db->running && db->preparing) {
-		push_first(db, db->running);
+		db_calls_prepend(&db->waiting, db->running);
 		db->running = NULL;
 	} else if (db->running) {
 		err.class = ERR_UNAVAILABLE;
@@ -237,43 +142,12 @@ static void flush(struct db *db)
 		watch_socket(db, rc > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-static bool is_prepared(const struct db *db, const struct db_statement *statement)
-{
-	for (size_t i = 0; i < db->prepared_count; i++)
-		if (db->prepared[i] == statement)
-			return true;
-	return false;
-}
-
-static void note_prepared(struct db *db, const struct db_statement *statement)
-{
-	size_t count = db->prepared_count + 1;
-
-	db->prepared = mem_realloc(db->prepared, count, sizeof(struct db_statement *));
-	db->prepared[db->prepared_count] = statement;
-	db->prepared_count = count;
-}
-
-/* Sends the running query, or first what prepares it. */
+/* Sends the running call, or first what prepares it. */
 static void send_running(struct db *db)
 {
-	const struct query *query = db->running;
-	const struct db_statement *statement = query->statement;
-	int sent;
+	const struct db_prepared *prepared = db->options.pooled ? NULL : &db->prepared;
 
-	db->preparing = statement && !db->options.pooled && !is_prepared(db, statement);
-	if (!statement)
-		sent = PQsendQuery(db->conn, query->command);
-	else if (db->options.pooled)
-		sent = PQsendQueryParams(db->conn, statement->sql, query->count, statement->types,
-			query->values, query->lengths, query->formats, 1);
-	else if (db->preparing)
-		sent = PQsendPrepare(db->conn, statement->name, statement->sql,
-			statement->nparams, statement->types);
-	else
-		sent = PQsendQueryPrepared(db->conn, statement->name, query->count, query->values,
-			query->lengths, query->formats, 1);
-	if (sent) {
+	if (db_call_send(db->running, db->conn, prepared, &db->preparing) == 0) {
 		flush(db);
 	} else {
 		db->preparing = true;
@@ -285,7 +159,7 @@ static void run_next(struct db *db)
 {
 	if (db->state != DB_UP || db->running)
 		return;
-	db->running = pop_first(db);
+	db->running = db_calls_take(&db->waiting);
 	if (db->running)
 		send_running(db);
 }
@@ -293,13 +167,13 @@ static void run_next(struct db *db)
 void db_query(struct db *db, const struct db_statement *statement,
 	const struct db_params *params, db_result_fn *fn, void *ctx)
 {
-	push_last(db, new_query(statement, params ? params : &no_params, fn, ctx));
+	db_calls_append(&db->waiting, db_call_new(statement, params, fn, ctx));
 	run_next(db);
 }
 
 void db_command(struct db *db, const char *sql, db_result_fn *fn, void *ctx)
 {
-	push_last(db, new_command(sql, fn, ctx));
+	db_calls_append(&db->waiting, db_call_new_command(sql, fn, ctx));
 	run_next(db);
 }
 
@@ -337,7 +211,7 @@ static void finish_step(struct db *db)
 	db->result = NULL;
 	bool success = db_is_success(db->conn, result, &err);
 	if (success && db->preparing) {
-		note_prepared(db, db->running->statement);
+		db_prepared_add(&db->prepared, db->running->statement);
 		send_running(db);
 		PQclear(result);
 		return;
@@ -436,7 +310,7 @@ static void on_connected(struct db *db)
 		return;
 	}
 	db->state = DB_CHECKING;
-	db->running = new_command(db_schema_query, on_schema, db);
+	db->running = db_call_new_command(db_schema_query, on_schema, db);
 	send_running(db);
 }
 
@@ -550,10 +424,10 @@ void db_free(struct db *db)
 	if (!db || db->freed)
 		return;
 	close_connection(db, DB_OVER);
-	free_query(db->running);
+	db_call_free(db->running);
 	db->running = NULL;
-	for (struct query *query; (query = pop_first(db));)
-		free_query(query);
+	for (struct db_call *call; (call = db_calls_take(&db->waiting));)
+		db_call_free(call);
 	db->freed = true;
 	hold(db);
 	release(db);
@@ -567,7 +441,7 @@ bool db_is_up(const struct db *db)
 size_t db_queue_length(const struct db *db)
 {
 	bool ours = db->state == DB_CHECKING; /* the schema check */
-	return db->waiting + (db->running && !ours ? 1 : 0);
+	return db->waiting.count + (db->running && !ours ? 1 : 0);
 }
 
 void db_reconnect(struct db *db)

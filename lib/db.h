@@ -14,6 +14,9 @@
  * only what is idempotent. Queries still waiting when the connection drops stay queued and
  * run after the reconnect. An SQLSTATE of class ERR_UNAVAILABLE (25006, 57P01, …) drops
  * the connection too, after the callback.
+ *
+ * db.c has the life of the connection, db_call.c what is sent over it, db_value.c parameters
+ * and columns, db_connect.c what the blocking connection has in common with it.
  */
 #ifndef OUTBOX_DB_H
 #define OUTBOX_DB_H
