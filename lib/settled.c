@@ -12,7 +12,9 @@ static int compare(const void *left, const void *right)
 
 	if (a->job_id != b->job_id)
 		return a->job_id < b->job_id ? -1 : 1;
-	return (a->attempt > b->attempt) - (a->attempt < b->attempt);
+	if (a->attempt != b->attempt)
+		return a->attempt < b->attempt ? -1 : 1;
+	return (a->outcome.s == NULL) - (b->outcome.s == NULL);
 }
 
 struct settled *settled_rows(const PGresult *result, size_t *count)
@@ -36,12 +38,25 @@ struct settled *settled_rows(const PGresult *result, size_t *count)
 	return rows;
 }
 
-bool settled_has(const struct settled *rows, size_t count, int64_t job_id,
-	int64_t attempt)
+const struct settled *settled_find(const struct settled *rows, size_t count,
+	int64_t job_id, int64_t attempt)
 {
-	struct settled key = {.job_id = job_id, .attempt = attempt};
+	const struct settled key = {
+		.job_id = job_id, .attempt = attempt, .outcome = STR("any")};
+	size_t first = 0, end = count;
 
-	return bsearch(&key, rows, count, sizeof(*rows), compare) != NULL;
+	while (first < end) {
+		size_t middle = first + (end - first) / 2;
+
+		if (compare(&rows[middle], &key) < 0)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return first < count && rows[first].job_id == job_id &&
+			rows[first].attempt == attempt
+		? &rows[first]
+		: NULL;
 }
 
 /* The end of an attempt as an event: its name and the state that the job is in then. */
@@ -78,7 +93,11 @@ void settled_publish(struct link *events, const struct settled *rows, size_t cou
 	buf_init(&frames, FRAME_MAX_BYTES);
 	for (size_t i = 0; i < count; i++) {
 		const struct transition *t = find_transition(rows[i].outcome);
-		struct frame_event event = {
+		struct frame_event event;
+
+		if (rows[i].outcome.s == NULL)
+			continue;
+		event = (struct frame_event){
 			.at_us = rows[i].at_us,
 			.name = str_of(t->event),
 			.job_id = rows[i].job_id,

@@ -59,9 +59,7 @@ static const Oid parameter_types[COLUMNS] = {DB_INT8_ARRAY, DB_INT4_ARRAY, DB_IN
 static const struct db_statement settle_statement = {
 	.name = "settle",
 	.sql =
-		"select job_id, attempt, kind, outcome::text, code, duration_ms, worker, warning,"
-		" outbox.clock_us()"
-		" from outbox.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+		"select " SETTLED_COLUMNS " from outbox.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
 		" $15, $16, $17, $18, $19)",
 	.nparams = COLUMNS,
 	.types = parameter_types,
@@ -111,64 +109,91 @@ static struct frame_result without_effects(const struct entry *entry)
 	return result;
 }
 
-static void put_result(struct db_array *arrays, const struct frame_result *result)
+/* One array a column. A column that says nothing of any result is not sent. */
+struct columns {
+	struct buf bytes[COLUMNS];
+	struct db_array arrays[COLUMNS];
+	bool says[COLUMNS];
+};
+
+static void put_int(struct columns *columns, enum column c, int64_t value, int64_t nothing)
 {
-	db_array_int8(&arrays[CLAIM_IDS], result->claim_id);
-	db_array_int4(&arrays[CLAIM_INDEXES], (int32_t)result->claim_index);
-	db_array_int8(&arrays[JOB_IDS], result->job_id);
-	db_array_int2(&arrays[ATTEMPTS], (int16_t)result->attempt);
-	db_array_text(&arrays[OUTCOMES], result->outcome);
-	db_array_text(&arrays[CODES], result->code);
-	db_array_text(&arrays[ERRORS], result->error);
-	db_array_text(&arrays[RESPONSES], result->response);
-	db_array_bool(&arrays[RESPONSES_ARE_JSON], result->response_is_json);
-	db_array_int8(&arrays[AFTERS_MS], result->after_ms);
-	db_array_text(&arrays[REASONS], result->reason);
-	db_array_int8(&arrays[STARTED_US], result->started_at_us);
-	db_array_int8(&arrays[DURATIONS_MS],
-		result->started_at_us == 0 ? -1 : result->duration_ms);
-	db_array_int4(&arrays[EXIT_STATUSES], (int32_t)result->exit_status);
-	db_array_int4(&arrays[SIGNALS], (int32_t)result->signal);
-	db_array_text(&arrays[COMMITS], result->commit);
-	db_array_text(&arrays[FOLLOW_UPS], result->enqueue);
-	db_array_int8(&arrays[DROPPED_BYTES], result->dropped_bytes);
+	struct db_array *array = &columns->arrays[c];
+
+	columns->says[c] |= value != nothing;
+	if (element_types[c] == DB_INT8)
+		db_array_int8(array, value);
+	else if (element_types[c] == DB_INT4)
+		db_array_int4(array, (int32_t)value);
+	else
+		db_array_int2(array, (int16_t)value);
+}
+
+static void put_text(struct columns *columns, enum column c, struct str text)
+{
+	columns->says[c] |= text.s != NULL;
+	db_array_text(&columns->arrays[c], text);
+}
+
+static void put_result(struct columns *columns, const struct frame_result *result)
+{
+	int64_t duration_ms = result->started_at_us == 0 ? -1 : result->duration_ms;
+
+	put_int(columns, CLAIM_IDS, result->claim_id, 0);
+	put_int(columns, CLAIM_INDEXES, result->claim_index, 0);
+	put_int(columns, JOB_IDS, result->job_id, 0);
+	put_int(columns, ATTEMPTS, result->attempt, 0);
+	put_text(columns, OUTCOMES, result->outcome);
+	put_text(columns, CODES, result->code);
+	put_text(columns, ERRORS, result->error);
+	put_text(columns, RESPONSES, result->response);
+	columns->says[RESPONSES_ARE_JSON] |= result->response_is_json;
+	db_array_bool(&columns->arrays[RESPONSES_ARE_JSON], result->response_is_json);
+	put_int(columns, AFTERS_MS, result->after_ms, -1);
+	put_text(columns, REASONS, result->reason);
+	put_int(columns, STARTED_US, result->started_at_us, 0);
+	put_int(columns, DURATIONS_MS, duration_ms, -1);
+	put_int(columns, EXIT_STATUSES, result->exit_status, -1);
+	put_int(columns, SIGNALS, result->signal, 0);
+	put_text(columns, COMMITS, result->commit);
+	put_text(columns, FOLLOW_UPS, result->enqueue);
+	put_int(columns, DROPPED_BYTES, result->dropped_bytes, 0);
 }
 
 void batch_send(struct batch *batch, struct db *db, struct claims *claims,
 	db_result_fn *fn, void *ctx)
 {
-	struct buf bytes[COLUMNS];
-	struct db_array arrays[COLUMNS];
+	struct columns columns = {.says = {false}};
 	struct db_params params;
 
 	for (int c = 0; c < COLUMNS; c++) {
-		buf_init(&bytes[c], (size_t)1 << 30);
-		db_array_begin(&arrays[c], &bytes[c], element_types[c]);
+		buf_init(&columns.bytes[c], (size_t)1 << 30);
+		db_array_begin(&columns.arrays[c], &columns.bytes[c], element_types[c]);
 	}
 	for (size_t i = 0; i < batch->count; i++) {
 		const struct entry *entry = batch->entries[i];
 		const struct frame_result *result = &entry->result;
 
 		if (entry->failure == NULL) {
-			put_result(arrays, result);
+			put_result(&columns, result);
 		} else {
 			struct frame_result failed = without_effects(entry);
-			put_result(arrays, &failed);
+			put_result(&columns, &failed);
 		}
 		if (claims_count(claims, result->claim_id, result->claim_size))
-			db_array_int8(&arrays[DONE_CLAIMS], result->claim_id);
+			put_int(&columns, DONE_CLAIMS, result->claim_id, 0);
 	}
 	db_params_init(&params);
 	for (int c = 0; c < COLUMNS; c++) {
-		db_array_end(&arrays[c]);
-		if (element_types[c] == DB_TEXT && arrays[c].nulls == arrays[c].count)
-			db_bind_null(&params);
+		db_array_end(&columns.arrays[c]);
+		if (columns.says[c])
+			db_bind_array(&params, &columns.bytes[c]);
 		else
-			db_bind_array(&params, &bytes[c]);
+			db_bind_null(&params);
 	}
 	db_query(db, &settle_statement, &params, fn, ctx);
 	for (int c = 0; c < COLUMNS; c++)
-		buf_release(&bytes[c]);
+		buf_release(&columns.bytes[c]);
 }
 
 void batch_return(struct batch *batch, struct queue *queue)

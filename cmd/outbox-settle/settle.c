@@ -100,6 +100,12 @@ static void park(struct settler *settler, struct entry *entry, int64_t for_us)
 
 /* ---- what was settled */
 
+static const struct settled *find_end(const struct settled *rows, size_t count,
+	const struct frame_result *result)
+{
+	return settled_find(rows, count, result->job_id, result->attempt);
+}
+
 /* One acknowledgement a peer, with all of its results in this batch. */
 static void acknowledge(struct settler *settler, struct frame_ack_item *items,
 	const struct settled *rows, size_t rows_count)
@@ -114,14 +120,15 @@ static void acknowledge(struct settler *settler, struct frame_ack_item *items,
 
 		for (size_t i = 0; i < batch->count; i++) {
 			const struct frame_result *result = &batch->entries[i]->result;
+			const struct settled *end;
 
 			if (batch->entries[i]->peer != peer)
 				continue;
+			end = find_end(rows, rows_count, result);
 			items[ack.count++] = (struct frame_ack_item){
 				.job_id = result->job_id,
 				.attempt = result->attempt,
-				.accepted = settled_has(rows, rows_count, result->job_id,
-					result->attempt),
+				.accepted = end == NULL || end->outcome.s != NULL,
 			};
 		}
 		buf_clear(&frames);
@@ -135,18 +142,48 @@ static void acknowledge(struct settler *settler, struct frame_ack_item *items,
 	buf_release(&frames);
 }
 
+/* Results that did not come back were recorded as the successes that they say. */
+static void publish_successes(struct settler *settler, const struct settled *rows,
+	size_t rows_count)
+{
+	struct batch *batch = &settler->batch;
+	struct settled *ends = mem_alloc(batch->count, sizeof(*ends));
+	size_t count = 0;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct frame_result *result = &batch->entries[i]->result;
+
+		if (find_end(rows, rows_count, result) == NULL)
+			ends[count++] = (struct settled){
+				.job_id = result->job_id,
+				.attempt = result->attempt,
+				.kind = result->kind,
+				.outcome = STR("succeeded"),
+				.duration_ms = result->duration_ms,
+				.worker = result->worker,
+				.at_us = result->started_at_us + result->duration_ms * 1000,
+			};
+	}
+	settled_publish(settler->events, ends, count);
+	free(ends);
+}
+
 static void finish_batch(struct settler *settler, const PGresult *result)
 {
 	struct batch *batch = &settler->batch;
-	size_t count;
+	size_t count, refused = 0;
 	struct settled *rows = settled_rows(result, &count);
 	struct frame_ack_item *items = mem_alloc(batch->count, sizeof(*items));
 
 	acknowledge(settler, items, rows, count);
+	if (settler->events != NULL)
+		publish_successes(settler, rows, count);
 	settled_publish(settler->events, rows, count);
 	settled_log(rows, count);
-	if (count < batch->count)
-		log_event(LOG_INFO, "stale_results", LOG_INT("count", batch->count - count));
+	for (size_t i = 0; i < count; i++)
+		refused += rows[i].outcome.s == NULL;
+	if (refused > 0)
+		log_event(LOG_INFO, "stale_results", LOG_INT("count", refused));
 	free(items);
 	free(rows);
 	for (size_t i = 0; i < batch->count; i++)

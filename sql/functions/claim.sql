@@ -59,36 +59,35 @@ begin
 		from outbox.kind k where k.name = part.kind;
 		return query
 		with locked as materialized (
-			select r.ctid as tid from outbox.ready r
+			select r.ctid as tid, r.job_id, (r.attempt + 1)::smallint as attempt, r.version,
+				r.due_at
+			from outbox.ready r
 			where r.kind = part.kind and r.priority = part.priority
 				and r.due_at > part.starting and r.due_at <= now and r.version <= part.version
 			order by r.due_at, r.job_id limit least(part.quota, room) for update skip locked
-		), taken as materialized (
+		), taken as (
 			delete from outbox.ready r using locked where r.ctid = locked.tid
-			returning r.job_id, (r.attempt + 1)::smallint as attempt, r.version, r.due_at
 		), made as materialized (
 			insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
 			select outbox.new_id(), now, found_by::outbox.found, claim.worker,
-				part.kind, array_agg(t.job_id), array_agg(t.attempt)
-			from (select * from taken order by due_at, job_id) t having count(*) > 0
+				part.kind, array_agg(l.job_id), array_agg(l.attempt)
+			from locked l having count(*) > 0
 			returning c.id, cardinality(c.ids) as size
 		)
-		select m.id, (row_number() over (order by t.due_at, t.job_id))::integer, m.size, now,
-			t.job_id, t.attempt, part.kind, j.payload,
-			coalesce(j.max_attempts, usual_attempts)::integer, prefix || t.job_id,
-			j.tenant_key, j.subject_key, j.correlation_id, j.traceparent, j.metadata,
-			j.created_at,
-			case when t.attempt > 1 and exists (
-				select from outbox.rearm_of_attempt(t.job_id, t.attempt))
+		select m.id, (row_number() over ())::integer, m.size, now, l.job_id, l.attempt,
+			part.kind, j.payload, coalesce(j.max_attempts, usual_attempts)::integer,
+			prefix || l.job_id, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
+			j.metadata, j.created_at,
+			case when l.attempt > 1 and exists (
+				select from outbox.rearm_of_attempt(l.job_id, l.attempt))
 				then 'manual' else 'automatic' end,
-			case when t.attempt > 1 then (
-				select a.reason from outbox.rearm_of_attempt(t.job_id, t.attempt) a) end,
-			t.version, part.priority, t.due_at,
+			case when l.attempt > 1 then (
+				select a.reason from outbox.rearm_of_attempt(l.job_id, l.attempt) a) end,
+			l.version, part.priority, l.due_at,
 			case when has_schema then outbox.payload_issues(part.kind, j.payload) end
 		from made m
-		cross join taken t
-		join outbox.job j on j.id = t.job_id
-		order by t.due_at, t.job_id;
+		cross join locked l
+		join outbox.job j on j.id = l.job_id;
 		get diagnostics taken_now = row_count;
 		room := room - taken_now;
 		exit when room = 0;

@@ -188,8 +188,9 @@ static void settle(PGconn *conn, struct worker *worker, const PGresult *jobs)
 		db_bind_array(&params, &bytes[p]);
 	}
 	PGresult *result = timed(conn, "settle", &params, &worker->settles);
-	if (PQntuples(result) != PQntuples(jobs))
-		die(EX_SOFTWARE, "of %d results %d were accepted", PQntuples(jobs),
+	/* what comes back was not plainly recorded */
+	if (PQntuples(result) != 0)
+		die(EX_SOFTWARE, "of %d results %d were refused", PQntuples(jobs),
 			PQntuples(result));
 	PQclear(result);
 	for (int p = 0; p < PARAMETERS; p++)

@@ -77,20 +77,32 @@ claim_all() {
 	echo "select count(*) from outbox.claim('w1', 'default', '{k}', '{100}', 100)"
 }
 
-# Settles the job in flight, as its runner says it.
+# Settles what is in flight, as its runner says it; one row for each that is accepted.
 settle() { # OUTCOME
 	echo "select outcome, code from test_settle('$1')"
 }
 
 create_test_settle() {
-	sql "create function test_settle(said text) returns setof outbox.settled language sql as \$\$
-		select s.* from (
-			select array_agg(c.id) as claim, array_agg(u.n::integer) as n, array_agg(u.job_id) as job,
-				array_agg(u.attempt) as attempt, array_agg(said) as said, array_agg(null::text) as t,
-				array_agg(null::bigint) as b, array_agg(0) as i, array_agg(false) as f
-			from outbox.claim c cross join unnest(c.ids, c.attempts) with ordinality u (job_id, attempt, n)
-			having count(*) > 0) r
-		cross join outbox.settle(claim, n, job, attempt, r.said, t, t, t, f, b, t, b, b, i, i, t, t, b, claim) s \$\$"
+	sql "create function test_settle(said text) returns table (outcome outbox.outcome, code text)
+		language plpgsql as \$\$
+		declare
+			f record;
+			answer outbox.settled;
+		begin
+			for f in
+				select c.id, u.n::integer, u.job_id, u.attempt from outbox.claim c
+				cross join unnest(c.ids, c.attempts) with ordinality u (job_id, attempt, n)
+			loop
+				select s.* into answer from outbox.settle(array[f.id], array[f.n],
+					array[f.job_id], array[f.attempt], array[said], null, null, null, null, null,
+					null, null, null, null, null, null, null, null, array[f.id]) s;
+				if not found then
+					return query values ('succeeded'::outbox.outcome, null::text);
+				elsif answer.outcome is not null then
+					return query values (answer.outcome, answer.code);
+				end if;
+			end loop;
+		end \$\$"
 }
 
 # One job of kind k in flight at worker w1; sessions a and b.

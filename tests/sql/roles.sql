@@ -2,7 +2,7 @@
 begin;
 \ir helpers.psql
 \ir ../../sql/roles.sql
-select plan(88);
+select plan(89);
 
 -- Runs a statement as a role: "ok", or the SQLSTATE of what it raised.
 create function test.try(role text, statement text) returns text language plpgsql as $$
@@ -125,8 +125,9 @@ select s.* into temp settled from outbox.settle(
 	array[null, '[{"kind": "after", "payload": {}}]', null], null, array[:claim]::bigint[]) s;
 reset role;
 select results_eq('select job_id, outcome::text, code from settled order by job_id',
-	format($$values (%s, 'succeeded', null), (%s, 'succeeded', null), (%s, 'failed', 'commit_failed')$$,
-		:plain, :granted, :denied), 'a statement without its grant is commit_failed, the others settle');
+	format($$values (%s, 'succeeded', null), (%s, 'failed', 'commit_failed')$$, :granted, :denied),
+	'a statement without its grant is commit_failed, the other ones settle');
+select is(test.state(:plain), 'succeeded', 'as does a result without any');
 select is((select array_agg(what) from app.seen), array['hello'], 'the granted statement ran');
 select is((select count(*) from app.secret), 0::bigint, 'the other one did not');
 select matches((select error from outbox.attempt where job_id = :denied),

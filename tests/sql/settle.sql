@@ -51,12 +51,12 @@ select is((select count(*) from outbox.claim), 0::bigint, 'no claim is left');
 
 select test.enqueue('mail') as id \gset
 select test.claim('mail', most => 2) as x \gset
-select is((select duration_ms from test.place(:id) p, outbox.settle(array[p.claim_id], array[p.claim_index], array[:id],
+select is_empty(format($$select s.* from test.place(%1$s) p, outbox.settle(array[p.claim_id], array[p.claim_index], array[%1$s],
 	array[p.attempt], '{ok}', '{null}', '{null}', '{null}', '{null}', '{null}', '{null}', '{0}',
-	array[9223372036854775807], '{null}', '{0}', '{null}', '{null}', array[9223372036854775807], '{}')), 2147483647,
-	'a duration is at most what fits');
-select results_eq(format('select started_at, dropped_bytes, exit_status from outbox.attempt where job_id = %s', :id),
-	'values (null::timestamptz, 2147483647, null::smallint)', 'never started');
+	array[9223372036854775807], '{null}', '{0}', '{null}', '{null}', array[9223372036854775807], '{}') s$$, :id),
+	'a plain success does not come back');
+select results_eq(format('select started_at, duration_ms, dropped_bytes, exit_status from outbox.attempt where job_id = %s', :id),
+	'values (null::timestamptz, 2147483647, 2147483647, null::smallint)', 'never started; what does not fit is the most that does');
 
 -- ---- an attempt ends once
 
@@ -109,7 +109,8 @@ select is((test.settle(:id, 'ok')).attempt, 2::smallint, 'the second one is acce
 
 -- ---- batches
 
--- Settles all in flight of a kind; outcomes by place, the rest "ok". Gives the answers in order.
+-- Settles all in flight of a kind; outcomes by place, the rest "ok". What has become of them,
+-- in order.
 create function test.settle_all(kind text, outcomes text[] default '{}', times integer default 1, done boolean default true)
 	returns text language sql as $$
 	with flight as (
@@ -122,24 +123,29 @@ create function test.settle_all(kind text, outcomes text[] default '{}', times i
 			array_agg(job_id order by random) as j, array_agg(attempt order by random) as a,
 			array_agg(outcome order by random) as o, array_agg(null::text) as t, array_agg(null::bigint) as b,
 			array_agg(0) as i, array_agg(0::bigint) as z, array_agg(false) as f, count(*)
-		from (select *, random() from flight) s)
-	select string_agg(s.outcome::text, ' ' order by s.job_id)
-	from arrays, outbox.settle(c, p, j, a, o, t, t, t, f, b, t, z, z, i, i, t, t, z,
-		case when done then c else '{}' end) s
+		from (select *, random() from flight) s
+	), answers as (
+		select s.* from arrays, outbox.settle(c, p, j, a, o, t, t, t, f, b, t, z, z, i, i, t, t, z,
+			case when done then c else '{}' end) s)
+	select string_agg(ended.outcome, ' ' order by ended.job_id, ended.outcome = 'refused')
+	from (
+		select job_id, coalesce(outcome::text, 'refused') as outcome from answers
+		union all
+		select job_id, 'succeeded' from flight where job_id not in (select job_id from answers)) ended
 $$;
 select count(*) from outbox.enqueue_many('{batch}', array_fill('{}'::text, array[5])) \g /dev/null
 select test.claim('batch') as x \gset
 select is(test.settle_all('batch', '{ok,retry,ok,fail}', done => false), 'succeeded failed succeeded dead succeeded', 'a mixed batch');
-select is(test.settle_all('batch', '{ok,retry,ok,fail}', done => false), null, 'the same again');
+select is(test.settle_all('batch', '{ok,retry,ok,fail}', done => false), 'refused refused refused refused refused', 'the same again');
 select is((select count(*) from outbox.attempt where kind = 'batch'), 5::bigint, 'is nothing new');
 select is((select count(*) from outbox.ready where kind = 'batch'), 1::bigint, 'nor is anything owed twice');
 select count(*) from outbox.enqueue_many('{twice}', array_fill('{}'::text, array[3])) \g /dev/null
 select test.claim('twice') as x \gset
-select is(test.settle_all('twice', times => 2), 'succeeded succeeded succeeded', 'each result twice in one batch');
+select is(test.settle_all('twice', times => 2), 'succeeded refused succeeded refused succeeded refused', 'each result twice in one batch');
 select count(*) from outbox.enqueue_many('{partly}', array_fill('{}'::text, array[3])) \g /dev/null
 select (test.claim('partly'))[2] as id \gset
 select (test.settle(:id, 'ok', done => false)).outcome as x \gset
-select is(test.settle_all('partly'), 'succeeded succeeded', 'one of three was settled before: the two others are');
+select is(test.settle_all('partly'), 'succeeded refused succeeded', 'one of three was settled before: the two others are');
 select is((select count(*) from outbox.claim where kind = 'partly'), 0::bigint, 'and the claim is over');
 select is((select count(*) from outbox.settle('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',
 	'{}', '{}', '{}', '{}', '{}', '{}')), 0::bigint, 'an empty batch');

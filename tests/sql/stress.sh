@@ -26,7 +26,7 @@ create_worker() {
 	declare
 		accepted bigint;
 	begin
-		select count(s.job_id) into accepted from (
+		select cardinality(r.job) - s.refused into accepted from (
 			select array_agg(r.claim) as claim, array_agg(r.place) as place, array_agg(r.job) as job,
 				array_agg(r.attempt) as attempt, array_agg(r.outcome) as outcome,
 				array_agg(case when r.outcome <> 'ok' then 'code' end) as code, array_agg(null::text) as t,
@@ -41,8 +41,9 @@ create_worker() {
 				from unnest(claims, places, jobs, attempts) u (claim, place, job, attempt)
 				cross join generate_series(1, times) order by random()) r
 			having count(*) > 0) r
-		cross join outbox.settle(r.claim, r.place, r.job, r.attempt, r.outcome, r.code, r.t, r.t, r.f, r.b, r.t, r.b,
-			r.b, r.i, r.i, r.commits, r.follow_ups, r.b, claims) s;
+		cross join lateral (select count(*) as refused
+			from outbox.settle(r.claim, r.place, r.job, r.attempt, r.outcome, r.code, r.t, r.t, r.f, r.b, r.t, r.b,
+				r.b, r.i, r.i, r.commits, r.follow_ups, r.b, claims) s where s.outcome is null) s;
 		insert into refused select cardinality(jobs) - accepted where cardinality(jobs) > accepted;
 		return accepted;
 	end \$\$" >/dev/null
