@@ -202,6 +202,22 @@ static bool is_connection_spoilt(const struct db *db, const struct err *err)
 		PQtransactionStatus(db->conn) == PQTRANS_ACTIVE;
 }
 
+/*
+ * A primary that is made read-only keeps its sessions, and what only reads or LISTENs would
+ * stay with it for good while others have moved to its successor. The server reports the
+ * setting beside its answers (from PostgreSQL 14 on).
+ */
+static bool has_become_read_only(const struct db *db, struct err *err)
+{
+	const char *setting = PQparameterStatus(db->conn, "default_transaction_read_only");
+
+	if (!setting || strcmp(setting, "on") != 0)
+		return false;
+	err_set(err, ERR_UNAVAILABLE, "the server has become read-only");
+	strcpy(err->sqlstate, "25006");
+	return true;
+}
+
 /* All results of what was sent have arrived. */
 static void finish_step(struct db *db)
 {
@@ -222,7 +238,7 @@ static void finish_step(struct db *db)
 	PQclear(result);
 	if (!db->conn)
 		return;
-	if (!success && is_connection_spoilt(db, &err))
+	if ((!success && is_connection_spoilt(db, &err)) || has_become_read_only(db, &err))
 		drop(db, &err);
 	else
 		run_next(db);

@@ -13,7 +13,8 @@
  * connection went away while the query was running, so that its fate is UNKNOWN: repeat
  * only what is idempotent. Queries still waiting when the connection drops stay queued and
  * run after the reconnect. An SQLSTATE of class ERR_UNAVAILABLE (25006, 57P01, …) drops
- * the connection too, after the callback.
+ * the connection too, after the callback, and so does the answer of a server that has become
+ * read-only, even to what does not write.
  *
  * db.c has the life of the connection, db_call.c what is sent over it, db_value.c parameters
  * and columns, db_connect.c what the blocking connection has in common with it.

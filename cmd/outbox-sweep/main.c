@@ -208,6 +208,8 @@ static void on_db_up(void *ctx)
 	program_ready();
 	workers_forget(&sweeper->workers);
 	start_pass(sweeper);
+	/* after a failover the other connection may still be with the old server */
+	schedules_look(&sweeper->schedules);
 }
 
 static void on_db_down(void *ctx, const struct err *err)

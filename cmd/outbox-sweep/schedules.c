@@ -274,6 +274,11 @@ int schedules_open(struct schedules *schedules, struct err *err)
 	return schedules->db == NULL ? -1 : 0;
 }
 
+void schedules_look(struct schedules *schedules)
+{
+	look(schedules);
+}
+
 void schedules_close(struct schedules *schedules)
 {
 	db_free(schedules->db);

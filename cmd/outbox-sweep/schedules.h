@@ -37,6 +37,9 @@ struct schedules {
 int schedules_open(struct schedules *schedules, struct err *err);
 void schedules_close(struct schedules *schedules);
 
+/* Looks now. An idle connection finds out by it that its server has become read-only. */
+void schedules_look(struct schedules *schedules);
+
 /* Fires nothing more. Returns whether nothing is running, else on_done will be called. */
 bool schedules_stop(struct schedules *schedules);
 

@@ -633,6 +633,24 @@ static void test_read_only_server_drops_the_connection(void **state)
 	assert_int_equal(ups, 2);
 }
 
+/* What only reads gets its answer, and does not stay with that server. */
+static void test_server_that_becomes_read_only_is_left(void **state)
+{
+	struct outcome read = {.done = false}, next;
+	(void)state;
+
+	open_db(false);
+	db_command(db, "set default_transaction_read_only = on; select 'read'", note_result,
+		&read);
+	query_sum(&next, 1, 1);
+	turn_until(loop, is_done, &next);
+	assert_string_equal(read.text, "read");
+	assert_int_equal(next.number, 2);
+	assert_int_equal(downs, 1);
+	assert_string_equal(last_down.sqlstate, "25006");
+	assert_int_equal(ups, 2);
+}
+
 static void test_copy_does_not_hang(void **state)
 {
 	struct outcome copy = {.done = false}, next;
@@ -803,6 +821,7 @@ int main(void)
 		db_test(test_idle_connection_comes_back),
 		db_test(test_reconnects_until_the_server_is_back),
 		db_test(test_read_only_server_drops_the_connection),
+		db_test(test_server_that_becomes_read_only_is_left),
 		db_test(test_copy_does_not_hang),
 		db_test(test_reconnect_on_request),
 		db_test(test_changed_result_type_heals),
