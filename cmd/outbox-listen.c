@@ -16,7 +16,7 @@
 #include "log.h"
 #include "loop.h"
 #include "program.h"
-#include "runtime.h"
+#include "program_db.h"
 #include "units.h"
 
 enum {
@@ -45,7 +45,6 @@ struct listener {
 	struct loop_timer answer_timer; /* the present one takes too long */
 	struct loop_timer beat_timer;
 	struct buf frames; /* published at the end of the turn */
-	struct err failure;
 };
 
 /* ---- publishing ---- */
@@ -206,11 +205,11 @@ static void on_no_answer(void *ctx)
 
 /* ---- the connection ---- */
 
-static void on_fatal(void *ctx, const struct err *err)
+/* Its notifications do not come back then, which is noticed. */
+static void on_pinger_down(void *ctx, const struct err *err)
 {
-	struct listener *listener = ctx;
-	listener->failure = *err;
-	loop_stop(listener->loop);
+	(void)ctx;
+	(void)err;
 }
 
 /*
@@ -222,11 +221,8 @@ static void on_fatal(void *ctx, const struct err *err)
 static int use_pinger(struct listener *listener, bool wanted, struct err *err)
 {
 	const struct db_options options = {
-		.conninfo = program_db_options.conninfo,
-		.program = "outbox-listen",
 		.pooled = true,
-		.on_fatal = on_fatal,
-		.ctx = listener,
+		.on_down = on_pinger_down,
 	};
 
 	/* A new one each time: what waits in the old one is of round trips given up. */
@@ -234,7 +230,7 @@ static int use_pinger(struct listener *listener, bool wanted, struct err *err)
 	listener->pinger = NULL;
 	if (!wanted)
 		return 0;
-	listener->pinger = db_new(listener->loop, &options, err);
+	listener->pinger = program_open_db(listener->loop, &options, err);
 	return listener->pinger ? 0 : -1;
 }
 
@@ -253,7 +249,7 @@ static void on_listening(void *ctx, PGresult *result, const struct err *err)
 			0 ||
 		use_pinger(listener, backend != PQbackendPID(db_conn(listener->db)), &failure) <
 			0) {
-		on_fatal(listener, &failure);
+		program_give_up(&failure);
 		return;
 	}
 	/* Only now: what is committed from here on is heard, what was before is looked for. */
@@ -304,42 +300,31 @@ static void on_link_end(void *ctx, const struct err *err)
 {
 	struct listener *listener = ctx;
 	if (err)
-		listener->failure = *err;
+		program_fail(err);
 	loop_stop(listener->loop);
 }
 
 static int open_link(struct listener *listener, const char *endpoint, struct err *err)
 {
-	char *own = endpoint ? NULL : runtime_endpoint("nudges", err);
-	if (!endpoint && !own)
-		return -1;
 	const struct link_options options = {
 		.pattern = LINK_PUB,
-		.endpoint = own ? own : endpoint,
 		.writes = true,
-		.keys_dir = program_link_options.keys_dir,
-		.insecure = program_link_options.insecure,
 		.on_end = on_link_end,
 		.ctx = listener,
 	};
-	listener->link = link_new(listener->loop, &options, err);
-	free(own);
+	listener->link = program_open_link(listener->loop, &options, endpoint, "nudges", err);
 	return listener->link ? 0 : -1;
 }
 
 static int open_db(struct listener *listener, struct err *err)
 {
 	const struct db_options options = {
-		.conninfo = program_db_options.conninfo,
-		.program = "outbox-listen",
-		.pooled = program_db_options.pooled,
 		.on_up = on_up,
 		.on_down = on_down,
-		.on_fatal = on_fatal,
 		.on_notify = on_notify,
 		.ctx = listener,
 	};
-	listener->db = db_new(listener->loop, &options, err);
+	listener->db = program_open_db(listener->loop, &options, err);
 	return listener->db ? 0 : -1;
 }
 
@@ -401,12 +386,13 @@ int main(int argc, char **argv)
 		.tables = {listen_opts, program_db_opts, program_link_opts, program_opts},
 	};
 	struct listener listener = {.beat = 0};
-	struct err *err = &listener.failure;
+	struct err err = ERR_INIT;
 
 	program_start_no_operands(&program, argc, argv);
-	if (listener_open(&listener, nudges_endpoint, err) == 0)
-		loop_run(listener.loop, err);
+	if (listener_open(&listener, nudges_endpoint, &err) < 0 ||
+		loop_run(listener.loop, &err) < 0)
+		program_fail(&err);
 	program_stopping();
 	listener_close(&listener);
-	return err->class == ERR_NONE ? 0 : program_fail(err);
+	return program_exit_code();
 }

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "log.h"
 #include "runtime.h"
+#include "text.h"
 
 struct program_options program_options = {.ready_fd = -1};
 struct program_db_options program_db_options;
@@ -104,6 +105,32 @@ struct link *program_open_link(struct loop *loop, const struct link_options *opt
 	return link;
 }
 
+struct link *program_open_jobs_link(struct loop *loop, const struct link_options *options,
+	const char *given, const char *lane, struct err *err)
+{
+	char name[128] = "jobs";
+
+	if (!text_is_kind(lane, strlen(lane))) {
+		err_set(err, ERR_USAGE, "\"%s\" cannot be the name of a lane", lane);
+		return NULL;
+	}
+	if (strcmp(lane, "default") != 0)
+		snprintf(name, sizeof(name), "jobs-%s", lane);
+	return program_open_link(loop, options, given, name, err);
+}
+
+int program_open_events_link(struct loop *loop, struct link **link, const char *given,
+	const char *name, struct err *err)
+{
+	const struct link_options options = {.pattern = LINK_PUB, .writes = true};
+
+	*link = NULL;
+	if (given != NULL && strcmp(given, "none") == 0)
+		return 0;
+	*link = program_open_link(loop, &options, given, name, err);
+	return *link == NULL ? -1 : 0;
+}
+
 /* A closed standard descriptor would be handed to the next socket or file. */
 static void open_standard_descriptors(void)
 {
@@ -126,11 +153,19 @@ static _Noreturn void exit_usage(const struct opt_program *program, const struct
 	exit(err_exit_code(err));
 }
 
+static const char *started_name;
+
+const char *program_name(void)
+{
+	return started_name;
+}
+
 int program_start(const struct opt_program *program, int argc, char **argv)
 {
 	struct err err = ERR_INIT;
 	int first_operand;
 
+	started_name = program->name;
 	open_standard_descriptors();
 	reset_signals();
 	if (opt_parse(program, argc, argv, &first_operand, &err) < 0)
@@ -255,10 +290,30 @@ void program_stopping(void)
 	notify_systemd("STOPPING=1");
 }
 
+static int exit_code;
+
+int program_fail_as(const char *event, const struct err *err)
+{
+	log_error(LOG_ERROR, event, err);
+	if (exit_code == 0)
+		exit_code = err_exit_code(err);
+	return err_exit_code(err);
+}
+
 int program_fail(const struct err *err)
 {
-	log_error(LOG_ERROR, "failed", err);
-	return err_exit_code(err);
+	return program_fail_as("failed", err);
+}
+
+void program_give_up(const struct err *err)
+{
+	program_fail(err);
+	loop_stop(stop.loop);
+}
+
+int program_exit_code(void)
+{
+	return exit_code;
 }
 
 const char *program_incarnation(void)

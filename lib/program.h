@@ -44,15 +44,27 @@ extern struct program_link_options program_link_options;
 struct link *program_open_link(struct loop *loop, const struct link_options *options,
 	const char *given, const char *name, struct err *err);
 
+/* The same for the jobs of a lane: "jobs", or "jobs-LANE" for others than "default". ERR_USAGE
+ * when there can be no such lane. */
+struct link *program_open_jobs_link(struct loop *loop, const struct link_options *options,
+	const char *given, const char *lane, struct err *err);
+
+/* The same for the link at which events are published: 0, and *link is NULL, when "none" was
+ * given. */
+int program_open_events_link(struct loop *loop, struct link **link, const char *given,
+	const char *name, struct err *err);
+
 /*
  * Parses options, sets up the log, ignores SIGPIPE, resets SIGCHLD, makes sure that
- * descriptors 0-2 are open. Prints the error and exits with its sysexits code when the command line is wrong.
- * Returns the index of the first operand.
+ * descriptors 0-2 are open. Prints the error and exits with its sysexits code when the
+ * command line is wrong. Returns the index of the first operand.
  */
 int program_start(const struct opt_program *program, int argc, char **argv);
 
 /* Like program_start, and refuses operands. */
 void program_start_no_operands(const struct opt_program *program, int argc, char **argv);
+
+const char *program_name(void); /* after the start */
 
 /*
  * Calls drain at the first TERM or INT and leave at the second. Both may be NULL: then
@@ -68,8 +80,16 @@ int program_handle_signals(struct loop *loop, void (*drain)(void *ctx),
 void program_ready(void);
 void program_stopping(void); /* STOPPING=1 to systemd */
 
-/* Logs the error (event `failed`) and returns the exit code for it. */
+/* Logs the error (event `failed`, or another) and returns the exit code for it, which is the
+ * program's if it is the first. */
 int program_fail(const struct err *err);
+int program_fail_as(const char *event, const struct err *err);
+
+/* As program_fail, and the loop of program_handle_signals stops: for callbacks. */
+void program_give_up(const struct err *err);
+
+/* That of the first failure; 0: there was none. */
+int program_exit_code(void);
 
 /* A random incarnation id, "HOST.PID.8HEX", HOST cut to 40 bytes; static storage. */
 const char *program_incarnation(void);

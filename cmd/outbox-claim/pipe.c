@@ -8,18 +8,12 @@
 #include "statements.h"
 #include "version.h"
 
-static void fail(struct pipe *pipe, const struct err *err)
-{
-	pipe->exit_code = program_fail(err);
-	loop_stop(pipe->loop);
-}
-
 static void write_out(struct pipe *pipe)
 {
 	struct err err = ERR_INIT;
 
 	if (pipe->frames.len > 0 && link_send(pipe->out, NULL, &pipe->frames, &err) < 0)
-		fail(pipe, &err);
+		program_give_up(&err);
 	buf_clear(&pipe->frames);
 }
 
@@ -38,7 +32,7 @@ static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 	struct pipe *pipe = ctx;
 
 	if (result == NULL) {
-		fail(pipe, err);
+		program_give_up(err);
 		return;
 	}
 	log_event(LOG_INFO, "claimed", LOG_INT("jobs", PQntuples(result)));
@@ -74,7 +68,7 @@ static void on_kinds_owed(void *ctx, PGresult *result, const struct err *err)
 	struct pipe *pipe = ctx;
 
 	if (result == NULL) {
-		fail(pipe, err);
+		program_give_up(err);
 		return;
 	}
 	size_t count = (size_t)PQntuples(result);
@@ -109,7 +103,7 @@ static void on_registered(void *ctx, PGresult *result, const struct err *err)
 	size_t count = pipe->options.kinds_count;
 
 	if (result == NULL) {
-		fail(pipe, err);
+		program_give_up(err);
 		return;
 	}
 	write_hello(pipe, get_hello_answer(result).db_now_us);

@@ -26,7 +26,6 @@ struct pipe {
 	struct buf frames;
 	bool is_started;
 	bool is_done; /* all is handed to the output */
-	int exit_code;
 };
 
 /* Runs once, when the database is there; stops the loop at the end. */

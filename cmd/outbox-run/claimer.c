@@ -7,6 +7,7 @@
 #include "capacity.h"
 #include "clock.h"
 #include "log.h"
+#include "program.h"
 #include "version.h"
 
 #define BEATS_A_LEASE 3
@@ -312,18 +313,20 @@ static void alloc_granted_kinds(struct claimer *claimer)
 		sizeof(size_t));
 }
 
-int claimer_open(struct claimer *claimer, const struct link_options *options,
-	struct err *err)
+int claimer_open(struct claimer *claimer, const char *endpoint, struct err *err)
 {
-	struct link_options own = *options;
+	const struct link_options options = {
+		.pattern = LINK_DEALER,
+		.routing_id = claimer->id,
+		.on_frame = on_frame,
+		.ctx = claimer,
+	};
 
-	own.pattern = LINK_DEALER;
-	own.on_frame = on_frame;
-	own.ctx = claimer;
 	claimer->beat_timer.fn = on_beat_timer;
 	claimer->beat_timer.ctx = claimer;
 	alloc_granted_kinds(claimer);
-	claimer->link = link_new(claimer->loop, &own, err);
+	claimer->link = program_open_jobs_link(claimer->loop, &options, endpoint,
+		claimer->lane, err);
 	return claimer->link == NULL ? -1 : 0;
 }
 

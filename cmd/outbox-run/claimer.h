@@ -34,10 +34,9 @@ struct claimer {
 	size_t *granted_kinds; /* one a handler */
 };
 
-/* The struct's loop, runner, id and lane are set by the caller, all else zero; options:
- * endpoint, routing_id, keys_dir, insecure. */
-int claimer_open(struct claimer *claimer, const struct link_options *options,
-	struct err *err);
+/* The struct's loop, runner, id and lane are set by the caller, all else zero. endpoint: as
+ * program_open_jobs_link. */
+int claimer_open(struct claimer *claimer, const char *endpoint, struct err *err);
 void claimer_close(struct claimer *claimer);
 
 /* Once a turn: sends credit if it should be known. */

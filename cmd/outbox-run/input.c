@@ -3,6 +3,7 @@
 #include "capacity.h"
 #include "clock.h"
 #include "log.h"
+#include "program.h"
 
 #define FRAME_DROPPED_INTERVAL_MS 10000
 
@@ -62,7 +63,7 @@ static void on_end(void *ctx, const struct err *err)
 
 	input->ended = true;
 	if (err != NULL)
-		input->err = *err;
+		program_fail(err);
 }
 
 int input_open(struct input *input, struct err *err)

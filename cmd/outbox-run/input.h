@@ -19,8 +19,7 @@ struct input {
 	struct runner *runner;
 	struct link *link;
 	int64_t lease_ms; /* when the hello does not say */
-	bool ended;
-	struct err err; /* why, if not by the end of input */
+	bool ended;       /* or broken: the program has failed then */
 };
 
 /* The struct's loop, runner and lease_ms are set by the caller, all else zero. */

@@ -5,8 +5,6 @@
  * streams; runner -> capacity -> claimer or input; report, unstarted -> results.
  */
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "catalog.h"
@@ -17,7 +15,6 @@
 #include "options.h"
 #include "program.h"
 #include "runner.h"
-#include "runtime.h"
 #include "streams.h"
 
 #define ACKS_US INT64_C(10000000) /* a draining runner waits so long for the settler */
@@ -37,90 +34,42 @@ struct app {
 	struct claimer claimer; /* unless by_pipe */
 	struct input input;     /* if by_pipe */
 	struct loop_timer acks_timer;
-	bool leaving;   /* wait for nothing but handlers that are being killed */
-	struct err err; /* what to exit with */
+	bool leaving; /* wait for nothing but handlers that are being killed */
 };
-
-static char *endpoint(const char *chosen, const char *name, struct err *err)
-{
-	return chosen != NULL ? mem_strdup(chosen) : runtime_endpoint(name, err);
-}
-
-static char *jobs_endpoint(struct err *err)
-{
-	struct buf name;
-
-	buf_init(&name, 128);
-	buf_put_str(&name, STR("jobs"));
-	if (strcmp(run_options.lane, "default") != 0)
-		buf_printf(&name, "-%s", run_options.lane);
-	char *address = endpoint(run_options.jobs, buf_cstr(&name), err);
-	buf_release(&name);
-	return address;
-}
-
-static struct link_options link_options_of(const char *address)
-{
-	return (struct link_options){
-		.endpoint = address,
-		.routing_id = program_incarnation(),
-		.keys_dir = program_link_options.keys_dir,
-		.insecure = program_link_options.insecure,
-	};
-}
 
 /* The reader of stdout is gone: what still runs would run for nothing. */
 static void on_results_broken(void *ctx, const struct err *err)
 {
 	struct app *app = ctx;
 
-	app->err = *err;
+	program_fail(err);
 	app->leaving = true;
 	runner_leave(&app->runner);
 }
 
 static int open_results(struct app *app, struct err *err)
 {
-	char *address = endpoint(run_options.results, "results", err);
-
-	if (address == NULL)
-		return -1;
-	const struct link_options link = link_options_of(address);
-	results_set_worker(&app->results, str_of(program_incarnation()));
 	app->results.loop = app->loop;
 	app->results.jobs = &app->held;
 	app->results.max_unsettled = (size_t)run_options.max_unsettled;
 	app->results.on_broken = on_results_broken;
 	app->results.ctx = app;
-	int opened = results_open(&app->results, &link, err);
-	free(address);
-	return opened;
+	return results_open(&app->results, run_options.results, err);
 }
 
 static int open_jobs(struct app *app, struct err *err)
 {
-	char *address = jobs_endpoint(err);
-	int opened;
-
-	if (address == NULL)
-		return -1;
-	app->by_pipe = link_is_stdio_endpoint(address);
-	app->runner.options.by_credit = !app->by_pipe;
 	if (app->by_pipe) {
 		app->input = (struct input){.loop = app->loop,
 			.runner = &app->runner,
 			.lease_ms = run_options.lease_ms};
-		opened = input_open(&app->input, err);
-	} else {
-		const struct link_options link = link_options_of(address);
-		app->claimer = (struct claimer){.loop = app->loop,
-			.runner = &app->runner,
-			.id = program_incarnation(),
-			.lane = run_options.lane};
-		opened = claimer_open(&app->claimer, &link, err);
+		return input_open(&app->input, err);
 	}
-	free(address);
-	return opened;
+	app->claimer = (struct claimer){.loop = app->loop,
+		.runner = &app->runner,
+		.id = program_incarnation(),
+		.lane = run_options.lane};
+	return claimer_open(&app->claimer, run_options.jobs, err);
 }
 
 /* A settler that reads a pipe gives back what this worker holds when the pipe ends. From
@@ -143,6 +92,7 @@ static void init_runner(struct app *app)
 		.slots = (size_t)run_options.slots,
 		.window = (size_t)run_options.window,
 		.grace_ms = run_options.grace_ms,
+		.by_credit = !app->by_pipe,
 		.pass_env = &run_options.pass_env,
 		.attempts =
 			{
@@ -287,6 +237,7 @@ static int start(struct app *app, struct err *err)
 		program_handle_signals(app->loop, on_drain, on_leave, app, err) != 0 ||
 		loop_on_signal(app->loop, SIGHUP, on_hangup, app, err) != 0)
 		return -1;
+	app->by_pipe = run_options.jobs != NULL && link_is_stdio_endpoint(run_options.jobs);
 	init_runner(app);
 	app->acks_timer.fn = on_acks_missing;
 	app->acks_timer.ctx = app;
@@ -327,9 +278,7 @@ int main(int argc, char **argv)
 		return program_fail(&err);
 	program_ready();
 	if (loop_run(app.loop, &err) != 0)
-		app.err = err;
-	if (app.by_pipe && app.err.class == ERR_NONE)
-		app.err = app.input.err;
+		program_fail(&err);
 	stop(&app);
-	return app.err.class == ERR_NONE ? 0 : program_fail(&app.err);
+	return program_exit_code();
 }

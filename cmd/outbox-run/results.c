@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "log.h"
+#include "program.h"
 
 #define MESSAGE_BYTES ((size_t)1 << 20) /* about so many in one message */
 #define RETRY_US INT64_C(100000)        /* until a full queue is tried again */
@@ -93,19 +94,21 @@ static void on_end(void *ctx, const struct err *err)
 
 /* ---- sending ------------------------------------------------------------------------- */
 
-int results_open(struct results *results, const struct link_options *options,
-	struct err *err)
+int results_open(struct results *results, const char *endpoint, struct err *err)
 {
-	struct link_options own = *options;
+	const struct link_options options = {
+		.pattern = LINK_DEALER,
+		.routing_id = program_incarnation(),
+		.writes = true,
+		.on_frame = on_frame,
+		.on_end = on_end,
+		.ctx = results,
+	};
 
-	own.pattern = LINK_DEALER;
-	own.writes = true;
-	own.on_frame = on_frame;
-	own.on_end = on_end;
-	own.ctx = results;
+	results_set_worker(results, str_of(program_incarnation()));
 	results->timer.fn = on_timer;
 	results->timer.ctx = results;
-	results->link = link_new(results->loop, &own, err);
+	results->link = program_open_link(results->loop, &options, endpoint, "results", err);
 	if (results->link == NULL)
 		return -1;
 	results->greeted = link_is_stdio(results->link);

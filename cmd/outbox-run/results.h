@@ -43,11 +43,11 @@ struct results {
 };
 
 /* The struct's loop, jobs, max_unsettled, on_broken and ctx are set by the caller, all else
- * zero; options: endpoint, routing_id, keys_dir, insecure. */
-int results_open(struct results *results, const struct link_options *options,
-	struct err *err);
+ * zero. endpoint: as program_open_link. */
+int results_open(struct results *results, const char *endpoint, struct err *err);
 void results_close(struct results *results);
 
+/* Until then it is our incarnation. */
 void results_set_worker(struct results *results, struct str worker);
 
 /* The job has ended; its result frame is encoded. */

@@ -1,22 +1,22 @@
 /*
  * outbox-settle: writes the results of runners into the database.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 #include "db.h"
 #include "frame.h"
+#include "leavings.h"
 #include "link.h"
 #include "log.h"
 #include "loop.h"
 #include "program.h"
+#include "program_db.h"
 #include "settle.h"
 #include "version.h"
 
 #define PROBE_US \
 	INT64_C(500000) /* while draining: how often vanished runners are looked for */
-#define MAX_PIPE_WORKERS 64
 
 static const char *results_endpoint;
 static const char *events_endpoint;
@@ -87,48 +87,16 @@ struct app {
 	struct loop_timer grace_timer;
 	bool draining;
 	bool input_ended;
-	char *pipe_workers[MAX_PIPE_WORKERS]; /* named by hellos in a pipe */
-	size_t pipe_workers_count;
-	size_t recovering; /* recover statements under way */
-	int exit_code;
+	struct leavings leavings; /* of the workers that hellos in a pipe named */
 };
 
 /* ---- the end */
 
-static void on_recovered(void *ctx, PGresult *result, const struct err *err)
+static void on_left_recovered(void *ctx)
 {
 	struct app *app = ctx;
 
-	if (result == NULL)
-		log_error(LOG_WARNING, "recover_failed", err);
-	else if (PQntuples(result) > 0)
-		log_event(LOG_WARNING, "recovered", LOG_INT("jobs", PQntuples(result)));
-	if (--app->recovering == 0)
-		loop_stop(app->loop);
-}
-
-/*
- * The stream has ended and all of it is settled: its runner is gone, so that what its
- * worker still holds can be given back at once.
- */
-static void recover_pipe_workers(struct app *app)
-{
-	static const struct db_statement statement = {.name = "recover",
-		.sql = "select job_id from outbox.recover($1)",
-		.nparams = 1};
-
-	if (app->pipe_workers_count == 0) {
-		loop_stop(app->loop);
-		return;
-	}
-	app->recovering = app->pipe_workers_count;
-	for (size_t i = 0; i < app->pipe_workers_count; i++) {
-		struct db_params params;
-
-		db_params_init(&params);
-		db_bind_text(&params, str_of(app->pipe_workers[i]));
-		db_query(app->settler.db, &statement, &params, on_recovered, app);
-	}
+	loop_stop(app->loop);
 }
 
 static void finish_if_done(void *ctx)
@@ -137,17 +105,10 @@ static void finish_if_done(void *ctx)
 
 	if (!settler_is_idle(&app->settler))
 		return;
-	if (app->input_ended && app->recovering == 0)
-		recover_pipe_workers(app);
+	if (app->input_ended)
+		leavings_recover(&app->leavings, app->settler.db);
 	else if (app->draining && !peers_any_here(&app->settler.peers))
 		loop_stop(app->loop);
-}
-
-static void leave(void *ctx)
-{
-	struct app *app = ctx;
-
-	loop_stop(app->loop);
 }
 
 static void on_grace_over(void *ctx)
@@ -221,18 +182,15 @@ static void greet(void *ctx, const struct link_peer *address)
 	buf_release(&frames);
 }
 
-static void remember_pipe_worker(struct app *app, const void *frame, size_t length)
+static void take_hello(struct app *app, const void *frame, size_t length)
 {
 	struct frame_hello hello;
 	struct err err = ERR_INIT;
 
-	if (frame_get_hello(frame, length, &hello, NULL, 0, NULL, 0, &err) < 0) {
+	if (frame_get_hello(frame, length, &hello, NULL, 0, NULL, 0, &err) < 0)
 		log_error(LOG_WARNING, "bad_frame", &err);
-		return;
-	}
-	if (hello.id.s != NULL && app->pipe_workers_count < MAX_PIPE_WORKERS)
-		app->pipe_workers[app->pipe_workers_count++] = mem_strndup(hello.id.s,
-			hello.id.n);
+	else
+		leavings_note_worker(&app->leavings, hello.id);
 }
 
 static void take_beat(struct app *app, const struct link_peer *address, const void *frame,
@@ -258,7 +216,7 @@ static void on_frame(void *ctx, const struct link_peer *address, const void *fra
 		settler_take(&app->settler, frame, length,
 			address == NULL ? NULL : peers_get(&app->settler.peers, address));
 	else if (version == FRAME_VERSION && type == FRAME_HELLO && address == NULL)
-		remember_pipe_worker(app, frame, length);
+		take_hello(app, frame, length);
 	else if (version == FRAME_VERSION && type == FRAME_BEAT && address != NULL)
 		take_beat(app, address, frame, length);
 	else if (log_allow(&limit, 10000) >= 0)
@@ -270,10 +228,8 @@ static void on_input_end(void *ctx, const struct err *err)
 {
 	struct app *app = ctx;
 
-	if (err != NULL) {
-		log_error(LOG_ERROR, "input_broken", err);
-		app->exit_code = err_exit_code(err);
-	}
+	if (err != NULL)
+		program_fail_as("input_broken", err);
 	app->input_ended = true;
 	finish_if_done(app);
 }
@@ -287,23 +243,6 @@ static void on_db_up(void *ctx)
 	log_event(LOG_INFO, "connected");
 	program_ready();
 	settler_go(&app->settler);
-}
-
-static void on_db_down(void *ctx, const struct err *err)
-{
-	static struct log_limit limit;
-
-	(void)ctx;
-	if (log_allow(&limit, 5000) >= 0)
-		log_error(LOG_WARNING, "disconnected", err);
-}
-
-static void on_db_fatal(void *ctx, const struct err *err)
-{
-	struct app *app = ctx;
-
-	app->exit_code = program_fail(err);
-	loop_stop(app->loop);
 }
 
 static void on_turn(void *ctx)
@@ -332,44 +271,30 @@ static int open_results(struct app *app, struct err *err)
 
 static int open_events(struct app *app, struct err *err)
 {
-	struct link_options options = {.pattern = LINK_PUB, .writes = true};
-
-	if (events_endpoint != NULL && strcmp(events_endpoint, "none") == 0)
-		return 0;
 	/* in a pipe there is nobody to tell unless an endpoint is named */
 	if (events_endpoint == NULL && link_is_stdio(app->settler.results))
 		return 0;
-	app->settler.events = program_open_link(app->loop, &options, events_endpoint,
+	return program_open_events_link(app->loop, &app->settler.events, events_endpoint,
 		"events-settle", err);
-	return app->settler.events == NULL ? -1 : 0;
-}
-
-static int open_db(struct app *app, struct err *err)
-{
-	struct db_options options = {
-		.conninfo = program_db_options.conninfo,
-		.program = program.name,
-		.pooled = program_db_options.pooled,
-		.on_up = on_db_up,
-		.on_down = on_db_down,
-		.on_fatal = on_db_fatal,
-		.ctx = app,
-	};
-
-	app->settler.db = db_new(app->loop, &options, err);
-	return app->settler.db == NULL ? -1 : 0;
 }
 
 static int open_all(struct app *app, struct err *err)
 {
+	const struct db_options db = {.on_up = on_db_up, .ctx = app};
+
 	app->loop = loop_new(err);
 	if (app->loop == NULL)
 		return -1;
 	app->settler.loop = app->loop;
 	app->settler.on_idle = finish_if_done;
 	app->settler.ctx = app;
-	if (program_handle_signals(app->loop, drain, leave, app, err) < 0 ||
-		open_results(app, err) < 0 || open_events(app, err) < 0 || open_db(app, err) < 0)
+	app->leavings.on_done = on_left_recovered;
+	app->leavings.ctx = app;
+	if (program_handle_signals(app->loop, drain, NULL, app, err) < 0 ||
+		open_results(app, err) < 0 || open_events(app, err) < 0)
+		return -1;
+	app->settler.db = program_open_db(app->loop, &db, err);
+	if (app->settler.db == NULL)
 		return -1;
 	loop_on_turn(app->loop, on_turn, app);
 	return 0;
@@ -383,8 +308,7 @@ static void close_all(struct app *app)
 	link_free(app->settler.events);
 	db_free(app->settler.db);
 	loop_free(app->loop);
-	for (size_t i = 0; i < app->pipe_workers_count; i++)
-		free(app->pipe_workers[i]);
+	leavings_release(&app->leavings);
 }
 
 int main(int argc, char **argv)
@@ -395,7 +319,7 @@ int main(int argc, char **argv)
 	program_start_no_operands(&program, argc, argv);
 	settler_init(&app.settler, (size_t)batch_size, (size_t)max_queue_bytes);
 	if (open_all(&app, &err) < 0 || loop_run(app.loop, &err) < 0)
-		app.exit_code = program_fail(&err);
+		program_fail(&err);
 	close_all(&app);
-	return app.exit_code;
+	return program_exit_code();
 }

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "loop.h"
 #include "program.h"
+#include "program_db.h"
 #include "retention.h"
 #include "schedules.h"
 #include "sweep.h"
@@ -88,7 +89,6 @@ struct sweeper {
 	bool cleaned; /* what was past its time, at least once */
 	bool fired;   /* what was due, at least once */
 	bool draining;
-	int exit_code;
 };
 
 void sweep_log_failure(const char *event, const struct err *err)
@@ -212,20 +212,6 @@ static void on_db_up(void *ctx)
 	schedules_look(&sweeper->schedules);
 }
 
-static void on_db_down(void *ctx, const struct err *err)
-{
-	(void)ctx;
-	sweep_log_failure("disconnected", err);
-}
-
-static void on_db_fatal(void *ctx, const struct err *err)
-{
-	struct sweeper *sweeper = ctx;
-
-	sweeper->exit_code = program_fail(err);
-	loop_stop(sweeper->loop);
-}
-
 static void drain(void *ctx)
 {
 	struct sweeper *sweeper = ctx;
@@ -238,43 +224,29 @@ static void drain(void *ctx)
 /* Several sweepers may run on one host: only the first has the default endpoint. */
 static int open_events(struct sweeper *sweeper, struct err *err)
 {
-	struct link_options options = {.pattern = LINK_PUB, .writes = true};
-
-	if (events_endpoint != NULL && strcmp(events_endpoint, "none") == 0)
-		return 0;
-	sweeper->events = program_open_link(sweeper->loop, &options, events_endpoint,
+	int rc = program_open_events_link(sweeper->loop, &sweeper->events, events_endpoint,
 		"events-sweep", err);
-	if (sweeper->events == NULL && events_endpoint == NULL && err->class == ERR_TEMP) {
+
+	if (rc < 0 && events_endpoint == NULL && err->class == ERR_TEMP) {
 		log_error(LOG_WARNING, "events_unavailable", err);
 		return 0;
 	}
-	return sweeper->events == NULL ? -1 : 0;
-}
-
-static int open_db(struct sweeper *sweeper, struct err *err)
-{
-	struct db_options options = {
-		.conninfo = program_db_options.conninfo,
-		.program = program.name,
-		.pooled = program_db_options.pooled,
-		.on_up = on_db_up,
-		.on_down = on_db_down,
-		.on_fatal = on_db_fatal,
-		.ctx = sweeper,
-	};
-
-	sweeper->db = db_new(sweeper->loop, &options, err);
-	return sweeper->db == NULL ? -1 : 0;
+	return rc;
 }
 
 static int open_all(struct sweeper *sweeper, struct err *err)
 {
+	const struct db_options db = {.on_up = on_db_up, .ctx = sweeper};
+
 	sweeper->loop = loop_new(err);
 	if (sweeper->loop == NULL)
 		return -1;
 	sweeper->timer = (struct loop_timer){.fn = start_pass, .ctx = sweeper};
 	if (program_handle_signals(sweeper->loop, drain, NULL, sweeper, err) < 0 ||
-		open_events(sweeper, err) < 0 || open_db(sweeper, err) < 0)
+		open_events(sweeper, err) < 0)
+		return -1;
+	sweeper->db = program_open_db(sweeper->loop, &db, err);
+	if (sweeper->db == NULL)
 		return -1;
 	sweeper->workers = (struct workers){
 		.db = sweeper->db,
@@ -296,7 +268,6 @@ static int open_all(struct sweeper *sweeper, struct err *err)
 		.events = sweeper->events,
 		.interval_ms = interval_ms,
 		.on_done = on_schedules_done,
-		.on_fatal = on_db_fatal,
 		.ctx = sweeper,
 	};
 	return schedules_open(&sweeper->schedules, err);
@@ -318,7 +289,7 @@ int main(int argc, char **argv)
 
 	program_start_no_operands(&program, argc, argv);
 	if (open_all(&sweeper, &err) < 0 || loop_run(sweeper.loop, &err) < 0)
-		sweeper.exit_code = program_fail(&err);
+		program_fail(&err);
 	close_all(&sweeper);
-	return sweeper.exit_code;
+	return program_exit_code();
 }

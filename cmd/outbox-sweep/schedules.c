@@ -6,6 +6,7 @@
 #include "json.h"
 #include "log.h"
 #include "program.h"
+#include "program_db.h"
 #include "sweep.h"
 
 #define LOOK_US INT64_C(60000000) /* without a tick to wait for */
@@ -236,19 +237,6 @@ static void on_up(void *ctx)
 	look(schedules);
 }
 
-static void on_down(void *ctx, const struct err *err)
-{
-	(void)ctx;
-	sweep_log_failure("disconnected", err);
-}
-
-static void on_fatal(void *ctx, const struct err *err)
-{
-	struct schedules *schedules = ctx;
-
-	schedules->on_fatal(schedules->ctx, err);
-}
-
 static void on_notify(void *ctx, const char *channel, const char *payload)
 {
 	(void)channel;
@@ -258,19 +246,14 @@ static void on_notify(void *ctx, const char *channel, const char *payload)
 
 int schedules_open(struct schedules *schedules, struct err *err)
 {
-	struct db_options options = {
-		.conninfo = program_db_options.conninfo,
-		.program = "outbox-sweep",
-		.pooled = program_db_options.pooled,
+	const struct db_options options = {
 		.on_up = on_up,
-		.on_down = on_down,
-		.on_fatal = on_fatal,
 		.on_notify = on_notify,
 		.ctx = schedules,
 	};
 
 	schedules->timer = (struct loop_timer){.fn = look, .ctx = schedules};
-	schedules->db = db_new(schedules->loop, &options, err);
+	schedules->db = program_open_db(schedules->loop, &options, err);
 	return schedules->db == NULL ? -1 : 0;
 }
 

@@ -21,7 +21,6 @@ struct schedules {
 	int64_t interval_ms; /* between two looks behind a pooler */
 	/* A round is over: nothing is due, or what is due has to wait. */
 	void (*on_done)(void *ctx);
-	void (*on_fatal)(void *ctx, const struct err *err); /* as of the db */
 	void *ctx;
 
 	struct db *db;

@@ -141,6 +141,12 @@ test_plain_shell_pipe_gives_back_what_was_not_run() {
 	assert_ledger
 }
 
+test_a_claim_into_a_pipe_that_fails_says_so() {
+	sql 'drop function outbox.kinds_owed(text)'
+	outbox-claim --once --jobs - >"$work/jobs.frames" 2>"$work/claim.log"
+	assertEquals 'exit status' 78 $? || show_logs
+}
+
 # Deaf but alive, then gone: the tick finds the jobs.
 test_jobs_run_without_a_listener() {
 	noting_handler work

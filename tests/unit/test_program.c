@@ -235,7 +235,7 @@ static void first_signal_drains_second_leaves(void **state)
 		0);
 }
 
-/* ---- the rest */
+/* ---- failing */
 
 static void fail_with_an_error(void *ctx)
 {
@@ -256,6 +256,65 @@ static void failing_logs_and_gives_the_exit_code(void **state)
 	assert_non_null(
 		strstr(said, "level=error program=outbox event=failed error=\"schema version 3"));
 }
+
+static void give_up_in_a_callback(void *ctx)
+{
+	const struct err protocol = {.class = ERR_PROTOCOL, .text = "it speaks in tongues"};
+	(void)ctx;
+
+	program_fail_as("input_broken", &protocol);
+	program_give_up(&(struct err){.class = ERR_CONFIG, .text = "there is no schema"});
+}
+
+static void give_up_and_run_to_the_end(void *ctx)
+{
+	struct err err = ERR_INIT;
+	struct loop *loop = loop_new(&err);
+	struct loop_timer timer = {.fn = give_up_in_a_callback};
+
+	(void)ctx;
+	if (program_handle_signals(loop, NULL, NULL, NULL, &err) < 0 ||
+		program_exit_code() != 0)
+		exit(1);
+	loop_set_timer(loop, &timer, 0);
+	if (loop_run(loop, &err) < 0)
+		exit(1);
+	loop_free(loop);
+	exit(program_exit_code());
+}
+
+static void giving_up_stops_the_loop_and_the_first_failure_decides(void **state)
+{
+	char said[1000];
+
+	(void)state;
+	assert_int_equal(run_forked(give_up_and_run_to_the_end, NULL, STDERR_FILENO, said,
+						 sizeof(said)),
+		76);
+	assert_non_null(strstr(said, "event=input_broken error=\"it speaks in tongues\""));
+	assert_non_null(strstr(said, "event=failed error=\"there is no schema\""));
+}
+
+/* ---- links */
+
+static void lanes_that_cannot_be_have_no_link(void **state)
+{
+	static const char *const lanes[] = {"", "Bulk", "a/b", "../run",
+		"a-name-of-more-than-a-hundred-characters-a-name-of-more-than-a-hundred-characters"
+		"-a-name-of-more-than-a-hun"};
+	const struct link_options options = {.pattern = LINK_DEALER};
+	struct err err = ERR_INIT;
+	struct loop *loop = loop_new(&err);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
+		assert_null(program_open_jobs_link(loop, &options, NULL, lanes[i], &err));
+		assert_int_equal(err.class, ERR_USAGE);
+	}
+	loop_free(loop);
+}
+
+/* ---- the rest */
 
 static void incarnations_name_host_and_process(void **state)
 {
@@ -280,6 +339,8 @@ int main(void)
 		cmocka_unit_test(nobody_to_notify_is_only_logged),
 		cmocka_unit_test(first_signal_drains_second_leaves),
 		cmocka_unit_test(failing_logs_and_gives_the_exit_code),
+		cmocka_unit_test(giving_up_stops_the_loop_and_the_first_failure_decides),
+		cmocka_unit_test(lanes_that_cannot_be_have_no_link),
 		cmocka_unit_test(incarnations_name_host_and_process),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
