@@ -37,6 +37,7 @@ struct db {
 	struct db_calls waiting;
 	struct db_call *running; /* sent, no longer in the queue */
 	bool preparing;          /* what was sent of it, if anything, is its PREPARE */
+	bool spoilt;             /* nothing more is sent on this connection */
 	PGresult *result;        /* of running: its first error, else its last result */
 
 	int holds;  /* callbacks of ours that are running */
@@ -70,6 +71,7 @@ static void close_connection(struct db *db, enum db_state state)
 	PQfinish(db->conn);
 	db->conn = NULL;
 	db_prepared_clear(&db->prepared);
+	db->spoilt = false;
 	db->state = state;
 }
 
@@ -157,7 +159,7 @@ static void send_running(struct db *db)
 
 static void run_next(struct db *db)
 {
-	if (db->state != DB_UP || db->running)
+	if (db->state != DB_UP || db->running || db->spoilt)
 		return;
 	db->running = db_calls_take(&db->waiting);
 	if (db->running)
@@ -234,12 +236,16 @@ static void finish_step(struct db *db)
 	}
 	if (success && db->state == DB_UP)
 		db->backoff_ms = BACKOFF_MIN_MS; /* not before: a server may only refuse work */
+	struct err why = err;
+	/* Before the callback, which may send the next query. */
+	db->spoilt = (!success && is_connection_spoilt(db, &err)) ||
+		has_become_read_only(db, &why);
 	finish_running(db, success ? result : NULL, success ? NULL : &err);
 	PQclear(result);
 	if (!db->conn)
 		return;
-	if ((!success && is_connection_spoilt(db, &err)) || has_become_read_only(db, &err))
-		drop(db, &err);
+	if (db->spoilt)
+		drop(db, &why);
 	else
 		run_next(db);
 }

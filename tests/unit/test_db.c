@@ -357,6 +357,46 @@ static void test_error_of_the_server_leaves_the_connection_up(void **state)
 	assert_int_equal(downs, 0);
 }
 
+/* A query whose callback goes on with another one, as programs do. */
+static struct outcome chained;
+
+static void go_on(void *ctx, PGresult *result, const struct err *err)
+{
+	note_result(ctx, result, err);
+	db_command(db, "select 'next'", note_result, &chained);
+}
+
+static void test_after_an_error_the_callback_may_go_on(void **state)
+{
+	struct outcome failed = {.done = false};
+	(void)state;
+
+	open_db(false);
+	chained = (struct outcome){.done = false};
+	db_command(db, "select 1 / 0", go_on, &failed);
+	turn_until(loop, is_done, &chained);
+	assert_string_equal(failed.err.sqlstate, "22012");
+	assert_string_equal(chained.text, "next");
+	turn_for_ms(loop, 20);
+	assert_int_equal(downs, 0);
+}
+
+static void test_a_callback_sends_nothing_on_a_connection_that_is_given_up(void **state)
+{
+	struct outcome failed = {.done = false};
+	(void)state;
+
+	open_db(false);
+	chained = (struct outcome){.done = false};
+	db_command(db, "do $$begin raise 'going' using errcode = '57P01'; end$$", go_on,
+		&failed);
+	turn_until(loop, is_done, &chained);
+	assert_int_equal(failed.err.class, ERR_UNAVAILABLE);
+	assert_string_equal(chained.text, "next"); /* on the new one */
+	assert_int_equal(downs, 1);
+	assert_int_equal(ups, 2);
+}
+
 static void count_prepared(struct outcome *outcome)
 {
 	*outcome = (struct outcome){.done = false};
@@ -814,6 +854,8 @@ int main(void)
 		db_test(test_server_that_is_not_there),
 		db_test(test_queries_run_in_order),
 		db_test(test_error_of_the_server_leaves_the_connection_up),
+		db_test(test_after_an_error_the_callback_may_go_on),
+		db_test(test_a_callback_sends_nothing_on_a_connection_that_is_given_up),
 		db_test(test_statements_are_prepared_once_unless_pooled),
 		db_test(test_values_of_every_type),
 		db_test(test_large_and_unstorable_values),
