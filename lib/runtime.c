@@ -137,7 +137,7 @@ int runtime_guard(const char *endpoint, struct err *err)
 	int fd = -1;
 
 	if (strncmp(endpoint, IPC_PREFIX, strlen(IPC_PREFIX)) != 0 || path[0] == '@' ||
-		path[0] == '*')
+		path[0] == '*' || path[0] == '\0')
 		return -2; /* not a path in the file system: a second bind fails by itself */
 
 	buf_init(&directory, SIZE_MAX);
