@@ -1,5 +1,7 @@
 #include "retention.h"
 
+#include <string.h>
+
 #include "frame.h"
 #include "json.h"
 #include "log.h"
@@ -7,6 +9,7 @@
 
 #define TELL_INTERVAL_US INT64_C(60000000) /* while there is always more */
 #define REST_US INT64_C(60000000)
+#define LONG_US INT64_C(500000) /* a step that takes longer is too much at once */
 
 /* What outbox.retain counts: states of jobs, and what is not a job. */
 static const char *const names[RETENTION_KINDS] = {
@@ -73,18 +76,57 @@ static void end(struct retention *retention)
 	retention->on_done(retention->ctx);
 }
 
+static void go_on(struct retention *retention, int64_t after_us)
+{
+	loop_set_timer(retention->loop, &retention->timer, after_us);
+}
+
+static bool is_timeout(const struct err *err)
+{
+	return strcmp(err->sqlstate, "57014") == 0;
+}
+
+static void halve(struct retention *retention)
+{
+	if (retention->rows > 1)
+		retention->rows /= 2;
+}
+
+static void adapt(struct retention *retention, int64_t took_us)
+{
+	if (took_us > LONG_US)
+		halve(retention);
+	else if (took_us < LONG_US / 4)
+		retention->rows *= 2;
+	if (retention->rows > retention->batch)
+		retention->rows = retention->batch;
+}
+
+static void on_failed_step(struct retention *retention, int64_t took_us,
+	const struct err *err)
+{
+	sweep_log_failure("retain_failed", err);
+	if (!is_timeout(err) || retention->rows == 1 || retention->stopping) {
+		end(retention);
+		return;
+	}
+	halve(retention);
+	go_on(retention, took_us);
+}
+
 static void on_step(void *ctx, PGresult *result, const struct err *err)
 {
 	struct retention *retention = ctx;
 	int64_t now_us = loop_now_us(retention->loop);
+	int64_t took_us = now_us - retention->step_began_us;
 	bool more = false;
 
 	retention->asking = false;
 	if (result == NULL) {
-		sweep_log_failure("retain_failed", err);
-		end(retention);
+		on_failed_step(retention, took_us, err);
 		return;
 	}
+	adapt(retention, took_us);
 	for (int row = 0; row < PQntuples(result); row++) {
 		count(retention, db_get_str(result, row, 0), db_get_int8(result, row, 1));
 		more = more || db_get_bool(result, row, 2);
@@ -94,8 +136,7 @@ static void on_step(void *ctx, PGresult *result, const struct err *err)
 	if (!more || now_us - retention->told_us >= TELL_INTERVAL_US)
 		tell(retention);
 	if (more)
-		loop_set_timer(retention->loop, &retention->timer,
-			now_us - retention->step_began_us);
+		go_on(retention, took_us);
 	else
 		end(retention);
 }
@@ -111,7 +152,9 @@ static void step(void *ctx)
 	struct db_params params;
 
 	db_params_init(&params);
-	db_bind_int4(&params, (int32_t)retention->batch);
+	if (retention->rows == 0)
+		retention->rows = retention->batch;
+	db_bind_int4(&params, (int32_t)retention->rows);
 	retention->asking = true;
 	retention->step_began_us = loop_now_us(retention->loop);
 	db_query(retention->db, &statement, &params, on_step, retention);

@@ -1,9 +1,10 @@
 /*
  * Retention: deletes what is past its time, after each pass over the workers.
  *
- * One step is one short statement. Between two steps it pauses for as long as the last one
- * took, so that clean-up takes at most half of a session, and the next look at the workers
- * waits for one step at most. When nothing is left it rests for a minute.
+ * One step is one short statement: where deleting is slow, or the server has a statement_timeout
+ * that a step runs into, the next ones look at fewer rows. Between two steps it pauses for as
+ * long as the last one took, so that clean-up takes at most half of a session, and the next look
+ * at the workers waits for one step at most. When nothing is left it rests for a minute.
  */
 #ifndef OUTBOX_SWEEP_RETENTION_H
 #define OUTBOX_SWEEP_RETENTION_H
@@ -20,7 +21,7 @@ struct retention {
 	struct loop *loop;
 	struct db *db;
 	struct link *events;        /* or NULL */
-	int64_t batch;              /* rows that a step looks at in each place */
+	int64_t batch;              /* rows that a step looks at in each place, at most */
 	void (*on_done)(void *ctx); /* nothing is left to delete, or a step failed */
 	void *ctx;
 
@@ -28,6 +29,7 @@ struct retention {
 	bool running;            /* steps until on_done */
 	bool asking;             /* a step is on its way */
 	bool stopping;
+	int64_t rows; /* that the next step looks at; 0: as many as it may */
 	int64_t step_began_us;
 	int64_t ended_us;                 /* when nothing was left; 0: not yet */
 	int64_t told_us;                  /* when the last line was written */
