@@ -1,8 +1,12 @@
 #!/bin/sh
-# Everybody at once for some seconds: workers whose jobs are given up while they work, settlers
-# with late, repeated and shuffled results, sweepers, producers, an operator. Then all is
-# drained, and the ledger has to add up.
-# shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
+# Everybody at once for some seconds (SET-05): workers whose jobs are given up while they work,
+# settlers with late, repeated and shuffled results, sweepers, producers, operators who cancel
+# many jobs and erase a tenant. Then all is drained, and the ledger has to add up; nobody has
+# been a deadlock's victim. And what if somebody is: errors that pass are charged to no job.
+#
+# environment: STRESS_SECONDS  how long (default 8). The long form:
+#                              STRESS_SECONDS=600 tests/sql/stress.sh
+# shellcheck disable=SC1091,SC2016,SC2154 # lib.sh sets what is not set here; $ in handlers
 . "$(dirname "$0")/../e2e/lib.sh"
 
 seconds=${STRESS_SECONDS:-8}
@@ -12,6 +16,7 @@ seconds=${STRESS_SECONDS:-8}
 create_worker() {
 	sql "create table effect (job_id bigint, attempt smallint);
 		create table refused (n bigint);
+		create table erased (n bigint, in_flight bigint);
 		select outbox.kind_announce(json_build_object('kind', k, 'version', 1, 'manifest', json_build_object(
 			'retry', json_build_object('max_attempts', 1000, 'max_crashes', 1000, 'backoff_ms', 0),
 			'commit', json_build_object('note', 'insert into effect values (\$1, \$2)'))), 'stress')
@@ -48,7 +53,7 @@ create_worker() {
 		return accepted;
 	end \$\$" >/dev/null
 	cat >"$work/worker.sql" <<-'END'
-		\set most random(1, 40)
+		\set most random(1, 100)
 		\set us random(0, 8000)
 		\set times random(1, 10)
 		select claims, places, jobs, attempts from work_claim('w' || :client_id, :most) \gset
@@ -81,13 +86,15 @@ write_producer() {
 	cat >"$work/producer.sql" <<-'END'
 		\set us random(0, 3000)
 		\set key random(1, 30)
+		\set tenant random(1, 2)
 		\set priority random(1, 4)
 		\set end random(1, 10)
 		begin;
 		select status from outbox.enqueue('a', '{}', priority => :priority);
 		select status from outbox.enqueue('b', '{"n":1}', delay => '5 ms');
 		select count(*) from outbox.enqueue_many('{c}', array_fill('{}'::text, array[4]),
-			array[:key::text, (:key % 7)::text, (:key + 1)::text, null], 'until_done', array['t1']);
+			array[:key::text, (:key % 7)::text, (:key + 1)::text, null], 'until_done',
+			array['t' || :tenant]);
 		\sleep :us us
 		\if :end = 1
 		rollback;
@@ -107,6 +114,25 @@ write_operator() {
 			order by job_id desc offset :back limit 1), 0) as job \gset
 		select status from outbox.replay(:job, 'ann');
 		\sleep 5 ms
+	END
+}
+
+# Two with a long list of what is new, in no order, and one who erases what a tenant has of it.
+write_bulk_operators() {
+	cat >"$work/bulk.sql" <<-'END'
+		\set back random(0, 300)
+		\set most random(1, 100)
+		select count(*) from outbox.act_on_ids('cancel', array(
+			select id from (select id from outbox.job order by id desc offset :back limit :most) j
+			order by random()));
+		\sleep 20 ms
+	END
+	cat >"$work/eraser.sql" <<-'END'
+		\set back random(0, 300)
+		select coalesce((select id from outbox.job order by id desc offset :back limit 1), 0) as after \gset
+		insert into erased
+			select e.erased, e.in_flight from outbox.erase_tenant('t1', 1000, :after, 'ann') e;
+		\sleep 50 ms
 	END
 }
 
@@ -146,7 +172,8 @@ find_faults() {
 	union all
 	select 'still in flight', id from outbox.claim
 	union all
-	select 'an effect without its success', e.job_id from effect e where not exists (
+	select 'an effect without its success', e.job_id from effect e join outbox.job j on j.id = e.job_id
+		where not exists (
 		select from outbox.attempt a where (a.job_id, a.attempt, a.outcome) = (e.job_id, e.attempt, 'succeeded'))
 	union all
 	select 'an effect twice', job_id from effect group by job_id, attempt having count(*) > 1
@@ -172,11 +199,14 @@ test_everybody_at_once() {
 	write_sweeper
 	write_producer
 	write_operator
+	write_bulk_operators
 	load worker 8
-	load sweeper 2
+	load sweeper 3
 	load producer 2
 	load operator 1
-	for script in worker sweeper producer operator; do
+	load bulk 2
+	load eraser 1
+	for script in worker sweeper producer operator bulk eraser; do
 		read -r pid <"$work/$script.pid"
 		wait "$pid"
 		assertEquals "$script: exit status of pgbench" 0 $?
@@ -185,6 +215,7 @@ test_everybody_at_once() {
 	drain
 	assertEquals 'faults' '' "$(find_faults)"
 	assertEquals 'deadlocks' 0 "$(sql "select deadlocks from pg_stat_database where datname = current_database()")"
+	assertEquals 'deadlocks in the log of the server' 0 "$(grep -c 'deadlock detected' "$PGHOST/server.log")"
 
 	# that it was a test at all
 	for outcome in succeeded failed dead cancelled lost released; do
@@ -192,8 +223,63 @@ test_everybody_at_once() {
 	done
 	assert_at_least 'refused results' 20 'select sum(n) from refused'
 	assert_at_least 'commit statements' 20 'select count(*) from effect'
+	assert_at_least 'erased jobs' 20 'select sum(n) from erased'
+	assert_at_least 'jobs that were cancelled in flight to be erased' 5 'select sum(in_flight) from erased'
 	assert_at_least 'replays' 5 'select count(*) from outbox.rearm'
 	assert_at_least 'keys that were taken again' 5 'select count(*) - count(distinct dedupe_key) from outbox.job where dedupe_key is not null'
+}
+
+# ---- errors that pass
+
+# Of the statements that write to the ledger, every n-th fails, as a deadlock's victim or for
+# want of a lock in turn; a sequence counts, which no rollback takes back.
+make_every_nth_write_fail() { # N
+	sql "create sequence writes;
+		create function fail_now_and_then() returns trigger language plpgsql as \$\$
+		begin
+			case nextval('public.writes') % (2 * $1)
+				when 0 then raise 'a victim of the test' using errcode = '40P01';
+				when $1 then raise 'locked by the test' using errcode = '55P03';
+				else null;
+			end case;
+			return null;
+		end \$\$;
+		create trigger fail_now_and_then before insert on outbox.attempt
+			for each statement execute function fail_now_and_then()"
+}
+
+# The programs try again: what settles, whether alone, in a batch, or with statements and
+# follow-ups, and what recovers.
+test_errors_that_pass_are_charged_to_nobody() {
+	noting_handler plain
+	noting_handler retries '[ "$OUTBOX_ATTEMPT" -gt 1 ]'
+	noting_handler effects "echo '{\"outcome\":\"ok\",\"commit\":[{\"name\":\"note\",\"args\":[]}],\"enqueue\":[{\"kind\":\"plain\",\"payload\":{\"n\":0}}]}' >&3"
+	printf '[commit]\nnote = insert into effect values (1)\n[retry]\nmax_attempts = 1\n' \
+		>"$handlers/effects.ini"
+	printf '[retry]\nbackoff = 10ms\nmax_attempts = 2\n' >"$handlers/retries.ini"
+	sql 'create table effect (n integer)'
+	enqueue_numbers lost 2
+	sql "select count(*) from outbox.claim('gone', 'default', '{lost}', '{2}', 2)" >/dev/null
+	make_every_nth_write_fail 3
+	start settle outbox-settle && start sweep outbox-sweep --interval 200ms &&
+		start run outbox-run --handlers "$handlers" -j 4 &&
+		start claim outbox-claim && start listen outbox-listen || return
+	for kind in plain retries effects; do
+		enqueue_numbers "$kind" 40
+	done
+	assert_soon 60 jobs_are succeeded 160 || return
+	assert_soon 30 jobs_are retrying 2 || return
+	assert_sql 'each attempt as if nothing had been' 'effects|1|succeeded||40
+lost|1|lost|worker_lost|2
+plain|1|succeeded||80
+retries|1|failed|exit_1|40
+retries|2|succeeded||40' 'select kind, attempt, outcome, code, count(*) from outbox.attempt
+		group by 1, 2, 3, 4 order by 1, 2'
+	assert_sql 'each effect once' 40 'select count(*) from effect'
+	assert_sql 'it was a test at all' t "select last_value > 60 from writes"
+	sql 'drop trigger fail_now_and_then on outbox.attempt'
+	assert_ledger
+	stop_pipeline
 }
 
 . shunit2
