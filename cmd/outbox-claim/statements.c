@@ -6,17 +6,43 @@
 
 #define MAX_BYTES ((size_t)64 << 20) /* of one parameter */
 
-static void bind_texts(struct db_params *params, struct buf *bytes,
-	const struct str *texts, size_t count)
+/* ---- statements of one parameter */
+
+static void send_text(struct db *db, const struct db_statement *statement,
+	struct str text, db_result_fn *fn, void *ctx)
+{
+	struct db_params params;
+
+	db_params_init(&params);
+	db_bind_text(&params, text);
+	db_query(db, statement, &params, fn, ctx);
+}
+
+static void send_array(struct db *db, const struct db_statement *statement,
+	const struct buf *array, db_result_fn *fn, void *ctx)
+{
+	struct db_params params;
+
+	db_params_init(&params);
+	db_bind_array(&params, array);
+	db_query(db, statement, &params, fn, ctx);
+}
+
+static const Oid text_array[] = {DB_TEXT_ARRAY};
+
+static void send_texts(struct db *db, const struct db_statement *statement,
+	const struct str *texts, size_t count, db_result_fn *fn, void *ctx)
 {
 	struct db_array array;
+	struct buf bytes;
 
-	buf_init(bytes, MAX_BYTES);
-	db_array_begin(&array, bytes, DB_TEXT);
+	buf_init(&bytes, MAX_BYTES);
+	db_array_begin(&array, &bytes, DB_TEXT);
 	for (size_t i = 0; i < count; i++)
 		db_array_text(&array, texts[i]);
 	db_array_end(&array);
-	db_bind_array(params, bytes);
+	send_array(db, statement, &bytes, fn, ctx);
+	buf_release(&bytes);
 }
 
 /* ---- workers */
@@ -104,32 +130,25 @@ struct hello_answer get_hello_answer(const PGresult *result)
 void send_beats(struct db *db, const struct str *workers, size_t count, db_result_fn *fn,
 	void *ctx)
 {
-	static const Oid types[] = {DB_TEXT_ARRAY};
 	static const struct db_statement statement = {
 		.name = "worker_beat",
 		.sql = "select worker, outbox.clock_us() from outbox.worker_beat($1)",
 		.nparams = 1,
-		.types = types,
+		.types = text_array,
 	};
-	struct db_params params;
-	struct buf bytes;
 
-	db_params_init(&params);
-	bind_texts(&params, &bytes, workers, count);
-	db_query(db, &statement, &params, fn, ctx);
-	buf_release(&bytes);
+	send_texts(db, &statement, workers, count, fn, ctx);
 }
 
 void send_bye(struct db *db, struct str worker, db_result_fn *fn, void *ctx)
 {
-	static const struct db_statement statement = {.name = "worker_bye",
+	static const struct db_statement statement = {
+		.name = "worker_bye",
 		.sql = "select outbox.worker_bye($1)",
-		.nparams = 1};
-	struct db_params params;
+		.nparams = 1,
+	};
 
-	db_params_init(&params);
-	db_bind_text(&params, worker);
-	db_query(db, &statement, &params, fn, ctx);
+	send_text(db, &statement, worker, fn, ctx);
 }
 
 /* ---- jobs */
@@ -290,21 +309,15 @@ void send_next_due(struct db *db, const char *lane, const struct claim_part *par
 void send_cancels(struct db *db, const struct str *workers, size_t count,
 	db_result_fn *fn, void *ctx)
 {
-	static const Oid types[] = {DB_TEXT_ARRAY};
 	static const struct db_statement statement = {
 		.name = "cancels",
 		.sql = "select worker, job_id, attempt, cancelled_by, reason"
 			   " from outbox.cancels($1)",
 		.nparams = 1,
-		.types = types,
+		.types = text_array,
 	};
-	struct db_params params;
-	struct buf bytes;
 
-	db_params_init(&params);
-	bind_texts(&params, &bytes, workers, count);
-	db_query(db, &statement, &params, fn, ctx);
-	buf_release(&bytes);
+	send_texts(db, &statement, workers, count, fn, ctx);
 }
 
 struct frame_cancel get_cancel(const PGresult *result, int row, struct str *worker)
@@ -329,7 +342,6 @@ void send_release(struct db *db, const int64_t *claim_ids, size_t count, db_resu
 		.types = types,
 	};
 	struct db_array array;
-	struct db_params params;
 	struct buf bytes;
 
 	buf_init(&bytes, MAX_BYTES);
@@ -337,9 +349,7 @@ void send_release(struct db *db, const int64_t *claim_ids, size_t count, db_resu
 	for (size_t i = 0; i < count; i++)
 		db_array_int8(&array, claim_ids[i]);
 	db_array_end(&array);
-	db_params_init(&params);
-	db_bind_array(&params, &bytes);
-	db_query(db, &statement, &params, fn, ctx);
+	send_array(db, &statement, &bytes, fn, ctx);
 	buf_release(&bytes);
 }
 
@@ -368,23 +378,15 @@ void send_refusal(struct db *db, const struct frame_job *job, const char *worker
 	db_query(db, &statement, &params, fn, ctx);
 }
 
-static void send_lane_query(struct db *db, const struct db_statement *statement,
-	const char *lane, db_result_fn *fn, void *ctx)
-{
-	struct db_params params;
-
-	db_params_init(&params);
-	db_bind_text(&params, str_of(lane));
-	db_query(db, statement, &params, fn, ctx);
-}
-
 void send_kinds_owed(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
 {
-	static const struct db_statement statement = {.name = "kinds_owed",
+	static const struct db_statement statement = {
+		.name = "kinds_owed",
 		.sql = "select * from outbox.kinds_owed($1)",
-		.nparams = 1};
+		.nparams = 1,
+	};
 
-	send_lane_query(db, &statement, lane, fn, ctx);
+	send_text(db, &statement, str_of(lane), fn, ctx);
 }
 
 void send_kinds_without_runner(struct db *db, const char *lane, db_result_fn *fn,
@@ -396,53 +398,53 @@ void send_kinds_without_runner(struct db *db, const char *lane, db_result_fn *fn
 		.nparams = 1,
 	};
 
-	send_lane_query(db, &statement, lane, fn, ctx);
+	send_text(db, &statement, str_of(lane), fn, ctx);
 }
 
 /* ---- sleeping */
 
 void send_sleep_begin(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
 {
-	static const struct db_statement statement = {.name = "sleep_begin",
+	static const struct db_statement statement = {
+		.name = "sleep_begin",
 		.sql = "select outbox.sleep_begin($1)",
-		.nparams = 1};
+		.nparams = 1,
+	};
 
-	send_lane_query(db, &statement, lane, fn, ctx);
+	send_text(db, &statement, str_of(lane), fn, ctx);
 }
 
 void send_sleep_end(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
 {
-	static const struct db_statement statement = {.name = "sleep_end",
+	static const struct db_statement statement = {
+		.name = "sleep_end",
 		.sql = "select outbox.sleep_end($1)",
-		.nparams = 1};
+		.nparams = 1,
+	};
 
-	send_lane_query(db, &statement, lane, fn, ctx);
+	send_text(db, &statement, str_of(lane), fn, ctx);
 }
 
 void send_lane_is_pooled(struct db *db, const char *lane, db_result_fn *fn, void *ctx)
 {
-	static const struct db_statement statement = {.name = "lane_is_pooled",
+	static const struct db_statement statement = {
+		.name = "lane_is_pooled",
 		.sql = "select outbox.lane_is_pooled($1)",
-		.nparams = 1};
+		.nparams = 1,
+	};
 
-	send_lane_query(db, &statement, lane, fn, ctx);
+	send_text(db, &statement, str_of(lane), fn, ctx);
 }
 
 void send_nudge_others(struct db *db, const struct str *kinds, size_t count,
 	db_result_fn *fn, void *ctx)
 {
-	static const Oid types[] = {DB_TEXT_ARRAY};
 	static const struct db_statement statement = {
 		.name = "nudge_others",
 		.sql = "select outbox.nudge_others($1)",
 		.nparams = 1,
-		.types = types,
+		.types = text_array,
 	};
-	struct db_params params;
-	struct buf bytes;
 
-	db_params_init(&params);
-	bind_texts(&params, &bytes, kinds, count);
-	db_query(db, &statement, &params, fn, ctx);
-	buf_release(&bytes);
+	send_texts(db, &statement, kinds, count, fn, ctx);
 }
