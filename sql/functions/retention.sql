@@ -24,6 +24,7 @@ as $$
 declare
 	walk outbox.retention_walk;
 	step record;
+	seen bigint;
 begin
 	if most is null or most < 1 then
 		raise exception 'most % must be at least 1', coalesce(most::text, 'null')
@@ -47,11 +48,13 @@ begin
 			when 'attempts_per_job' then outbox.retain_attempts_per_job(walk, most)
 			when 'dedupe_keys' then outbox.retain_dedupe_keys(walk, most)
 			else outbox.retain_ended_badly(walk, most) end;
-		perform outbox.retain_place(walk, step.place, step.seen < most);
-		if step.seen > 0 then
+		seen := coalesce(step.seen, 0);
+		perform outbox.retain_place(walk, case when seen > 0 then step.place else walk end,
+			seen < most);
+		if seen > 0 then
 			what := walk.what;
 			deleted := step.deleted;
-			more := step.seen = most;
+			more := seen = most;
 			return next;
 		end if;
 	end loop;
@@ -109,7 +112,8 @@ begin
 end $$;
 
 -- ---- the walks. Each looks at the next `most` rows after `walk` that are old enough, deletes
--- what may go, and returns the place of the last one.
+-- what may go, and returns the place of the last one. That means nothing where it has seen
+-- none (0 or null).
 
 -- Jobs that succeeded, by id: those that were made long enough ago.
 create or replace function outbox.retain_succeeded(
@@ -127,11 +131,21 @@ begin
 		where j.id > walk.job_id and j.id < outbox.id_at(outbox.now() - outbox.seconds(walk.keep_s))
 		order by j.id limit most);
 	seen := cardinality(ids);
-	if seen > 0 then
-		place.job_id := ids[seen];
-	end if;
+	place.job_id := ids[seen];
 	deleted := outbox.retain_delete_jobs(ids, walk.what, walk.keep_s);
 end $$;
+
+-- next_ended_badly(walk, before, most): the next attempts by whose end a job was dead or
+-- cancelled, in order, of those that ended before that instant.
+create or replace function outbox.next_ended_badly(
+	walk outbox.retention_walk, before timestamptz, most integer)
+	returns table (finished_at timestamptz, job_id bigint, attempt smallint) language sql stable
+	as $$
+	select a.finished_at, a.job_id, a.attempt from outbox.attempt a
+	where a.outcome in ('dead', 'cancelled')
+		and (a.finished_at, a.job_id) > (walk.finished_at, walk.job_id) and a.finished_at < before
+	order by a.finished_at, a.job_id limit most
+	$$;
 
 -- Jobs that are dead or cancelled, by the end of their last attempt.
 create or replace function outbox.retain_ended_badly(
@@ -144,20 +158,10 @@ declare
 	ids bigint[];
 begin
 	place := walk;
-	with next as (
-		select a.finished_at, a.job_id from outbox.attempt a
-		where a.outcome in ('dead', 'cancelled')
-			and (a.finished_at, a.job_id) > (walk.finished_at, walk.job_id)
-			and a.finished_at < outbox.now() - outbox.seconds(walk.keep_s)
-		order by a.finished_at, a.job_id limit most)
-	select coalesce(array_agg(n.job_id order by n.finished_at, n.job_id), '{}'), max(n.finished_at)
-	into ids, place.finished_at from next n;
-	seen := cardinality(ids);
-	if seen = 0 then
-		place := walk;
-	else
-		place.job_id := ids[seen];
-	end if;
+	select array_agg(n.job_id order by n.finished_at, n.job_id), max(n.finished_at), count(*)
+	into ids, place.finished_at, seen
+	from outbox.next_ended_badly(walk, outbox.now() - outbox.seconds(walk.keep_s), most) n;
+	place.job_id := ids[seen];
 	deleted := outbox.retain_delete_jobs(ids, walk.what, walk.keep_s);
 end $$;
 
@@ -240,10 +244,6 @@ begin
 	select l.job_id, l.attempt, (select count(*) from next), (select count(*) from gone)
 	into place.job_id, place.attempt, seen, deleted
 	from next l order by l.job_id desc, l.attempt desc limit 1;
-	if not found then
-		place := walk;
-		seen := 0;
-	end if;
 end $$;
 
 -- Attempts past their number, of jobs that have ended badly, soon after that; of those that
@@ -259,11 +259,8 @@ declare
 begin
 	place := walk;
 	with next as materialized (
-		select a.finished_at, a.job_id, a.attempt from outbox.attempt a
-		where a.outcome in ('dead', 'cancelled')
-			and (a.finished_at, a.job_id) > (walk.finished_at, walk.job_id)
-			and a.finished_at < least(unclaimed, outbox.now() - interval '10 seconds')
-		order by a.finished_at, a.job_id limit most
+		select n.* from outbox.next_ended_badly(
+			walk, least(unclaimed, outbox.now() - interval '10 seconds'), most) n
 	), gone as (
 		delete from outbox.attempt a using next n
 		where a.job_id = n.job_id and a.attempt <= n.attempt - walk.keep_s
@@ -272,10 +269,6 @@ begin
 	select l.finished_at, l.job_id, (select count(*) from next), (select count(*) from gone)
 	into place.finished_at, place.job_id, seen, deleted
 	from next l order by l.finished_at desc, l.job_id desc limit 1;
-	if not found then
-		place := walk;
-		seen := 0;
-	end if;
 end $$;
 
 -- claims_begin(): attempts that ended before this instant are in no claim any more. Without
@@ -308,10 +301,6 @@ begin
 	select l.tenant_key, l.key, (select count(*) from next), (select count(*) from gone)
 	into place.tenant_key, place.key, seen, deleted
 	from next l order by l.tenant_key desc, l.key desc limit 1;
-	if not found then
-		place := walk;
-		seen := 0;
-	end if;
 end $$;
 
 -- seconds(count) as an interval.
