@@ -127,7 +127,7 @@ begin
 		from (select * from best where nth <= room
 			order by priority, due_at, job_id limit max_jobs) b
 		group by b.kind, b.priority, b.version, b.starting
-		order by b.priority, min(b.due_at);
+		order by b.priority, min(b.due_at), (array_agg(b.job_id order by b.due_at, b.job_id))[1];
 		return;
 	end if;
 	return query

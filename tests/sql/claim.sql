@@ -46,6 +46,13 @@ select is(test.names('{}', '{}', 9), '', 'no kinds at all');
 select is(test.names('{a,b,c}', '{2147483647,9,9}', 2147483647), 'b1 a1 a2 a2later b2 a3 b3 c4', 'the largest room');
 rollback to queue;
 
+-- due at the same instant, as jobs of one transaction are: the kind of the lowest id then
+select test.job(name, kind, 2, delay) from (values
+	('dlater', 'd', '1 s'::interval), ('f', 'f', null), ('d', 'd', null), ('e', 'e', null)) j (name, kind, delay) \g /dev/null
+select test.sleep('1 min') as x \gset
+select is(test.names('{d,e,f}', '{9,9,9}', 9), 'f d dlater e', 'of kinds due at the same instant');
+rollback to queue;
+
 -- ---- what a claim leaves behind
 
 create table test.claimed as select * from outbox.claim('w9', 'default', '{a,b}', '{2,9}', 4, 'sweep');
