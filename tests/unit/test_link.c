@@ -438,6 +438,7 @@ static void test_other_endpoints_are_refused(void **state)
 		assert_int_equal(open_end(&server, options, &err), -1);
 		assert_int_equal(err.class, ERR_CONFIG);
 	}
+	assert_int_equal(access(".lock", F_OK), -1); /* of the path that is empty */
 }
 
 static void test_own_client_key_is_admitted(void **state)
