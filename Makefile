@@ -57,8 +57,8 @@ LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm
 
 # ---- building
 
-.PHONY: all tests bench-tools check check-unit check-sql check-e2e check-fault demo bench \
-	bench-peers install uninstall lint format asan clean FORCE
+.PHONY: all tests bench-tools check check-unit check-sql check-e2e check-fault check-versions \
+	demo bench bench-peers install uninstall lint format asan clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -139,6 +139,12 @@ check:
 
 check-unit check-sql check-e2e check-fault: check-%: tests
 	$(Q)B=$(B) scripts/check $*
+
+# Needs the network and 20 minutes: not part of `make check`.
+check-versions:
+	$(Q)scripts/deps test
+	$(Q)$(MAKE) tests
+	$(Q)B=$(B) scripts/check-versions
 
 demo:
 	$(Q)scripts/deps demo
