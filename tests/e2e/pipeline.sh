@@ -2,25 +2,18 @@
 # The five programs together: what is committed runs, what is rolled back does not.
 # shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/orders.sh"
 
-# Writes the scripts of a load in which every order that is kept owes one job: plain commits,
-# rollbacks, and commits of which a part was rolled back to a savepoint.
-prepare_orders() {
-	sql 'create table orders (id bigint primary key generated always as identity)'
-	cat >"$work/commit.sql" <<-'END'
+# The scripts of orders that are not kept: rolled back, whole or to a savepoint.
+prepare_rollbacks() { # KIND
+	sed 's/commit/rollback/' "$work/order.sql" >"$work/rollback.sql"
+	cat >"$work/savepoint.sql" <<-END
 		begin;
 		insert into orders default values returning id \gset
-		select status from outbox.enqueue('order.placed', format('{"n":%s}', :id));
-		commit;
-	END
-	sed 's/commit/rollback/' "$work/commit.sql" >"$work/rollback.sql"
-	cat >"$work/savepoint.sql" <<-'END'
-		begin;
-		insert into orders default values returning id \gset
-		select status from outbox.enqueue('order.placed', format('{"n":%s}', :id));
+		select status from outbox.enqueue('$1', format('{"n":%s}', :id));
 		savepoint s;
 		insert into orders default values returning id \gset
-		select status from outbox.enqueue('order.placed', format('{"n":%s}', :id));
+		select status from outbox.enqueue('$1', format('{"n":%s}', :id));
 		rollback to s;
 		commit;
 	END
@@ -28,17 +21,16 @@ prepare_orders() {
 
 test_commit_runs_and_rollback_does_not() {
 	noting_handler order.placed
-	prepare_orders
+	prepare_orders order.placed
+	prepare_rollbacks order.placed
 	start_pipeline -j 4 || return
-	pgbench -n -c 4 -j 1 -t 2500 -f "$work/commit.sql@5" -f "$work/rollback.sql@4" \
+	pgbench -n -c 4 -j 1 -t 2500 -f "$work/order.sql@5" -f "$work/rollback.sql@4" \
 		-f "$work/savepoint.sql@1" >"$work/pgbench.log" 2>&1
 	assertContains 'the load itself' "$(cat "$work/pgbench.log")" \
 		'number of transactions actually processed: 10000/10000'
 	assert_soon 120 none_is_open || return
 
-	sql 'select id from orders order by id' >"$work/orders.kept"
-	numbers_run order.placed >"$work/orders.run"
-	assertTrue 'every order that was kept ran, and no other' "cmp $work/orders.kept $work/orders.run"
+	assert_orders_were_run order.placed
 	assertEquals 'runs' "$(wc -l <"$work/orders.kept")" "$(runs_of order.placed)"
 	assert_sql 'attempts' "succeeded|1|$(wc -l <"$work/orders.kept")" \
 		'select outcome, attempt, count(*) from outbox.attempt group by 1, 2'

@@ -10,6 +10,7 @@
 #   CLEAN_UP_ROWS=3000000 CLEAN_UP_MS=5000 PINNED_S=900 PINNED_RATE=500 tests/fault/clean_up.sh
 # shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
 . "$(dirname "$0")/../e2e/lib.sh"
+. "$(dirname "$0")/../e2e/orders.sh"
 
 rows=${CLEAN_UP_ROWS:-400}
 timeout_ms=${CLEAN_UP_MS:-200}
@@ -76,18 +77,6 @@ hold_snapshot() {
 	assert_soon 10 test -s "$work/forgotten.out"
 }
 
-start_load() {
-	sql 'create table orders (id bigint primary key generated always as identity)'
-	cat >"$work/load.sql" <<-'END'
-		begin;
-		insert into orders default values returning id \gset
-		select status from outbox.enqueue('work', format('{"n":%s}', :id));
-		commit;
-	END
-	pgbench -n -c 2 -R "$pinned_rate" -T "$pinned_s" -f "$work/load.sql" >"$work/pgbench.log" 2>&1 &
-	echo $! >"$work/load.pid"
-}
-
 test_a_snapshot_that_somebody_holds() {
 	handler work <<-'END'
 		#!/bin/sh
@@ -97,7 +86,8 @@ test_a_snapshot_that_somebody_holds() {
 	start_pipeline || return
 	assert_soon 10 are_asleep 1 || return
 	hold_snapshot || return
-	start_load
+	prepare_orders work
+	start_orders -R "$pinned_rate" -T "$pinned_s"
 	wait_for_end load $((pinned_s + 30))
 	assertEquals 'exit status of the load' 0 $?
 	assert_soon 30 none_is_open || return

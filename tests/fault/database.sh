@@ -8,50 +8,22 @@ if [ -z "${OUTBOX_OWN_SERVER:-}" ]; then
 	unset OUTBOX_TEST_DB
 fi
 . "$(dirname "$0")/../e2e/lib.sh"
-
-# Producers that go on whatever happens to the server, until $work/enough exists.
-start_stubborn_load() {
-	sql 'create table orders (id bigint primary key generated always as identity)'
-	cat >"$work/load.sql" <<-'END'
-		begin;
-		insert into orders default values returning id \gset
-		select status from outbox.enqueue('work', format('{"n":%s}', :id));
-		commit;
-	END
-	(
-		until [ -e "$work/enough" ]; do
-			pgbench -n -c 2 -R 200 -t 50 -f "$work/load.sql" || sleep 0.1
-		done
-	) >"$work/pgbench.log" 2>&1 &
-	echo $! >"$work/load.pid"
-}
-
-orders_reach() { # COUNT
-	[ "$(sql 'select count(*) from orders' 2>/dev/null || echo 0)" -ge "$1" ]
-}
+. "$(dirname "$0")/../e2e/orders.sh"
 
 restart_under_load() { # MODE
 	noting_handler work 'sleep 0.01'
 	start_pipeline -j 4 || return
-	start_stubborn_load
+	prepare_orders work
+	start_stubborn_orders 200
 	for orders in 200 500 800; do
 		assert_soon 30 orders_reach "$orders" || return
 		pg-temp restart "$PGHOST" -m "$1"
 	done
 	assert_soon 30 orders_reach 1000 || return
-	touch "$work/enough"
-	wait_for_end load
+	stop_stubborn_orders
 	assert_soon 60 none_is_open || return
 
-	sql 'select id from orders order by id' >"$work/orders.kept"
-	numbers_run work >"$work/orders.run"
-	assertTrue 'every order that was kept was handled, and no other' "cmp $work/orders.kept $work/orders.run"
-	assert_sql 'every job has succeeded, once' 't|t' "
-		select count(*) = (select count(*) from orders), count(*) = count(distinct job_id)
-		from outbox.attempt where outcome = 'succeeded'"
-	assert_sql 'nothing was charged to the jobs' '' "
-		select outcome, code, count(*) from outbox.attempt
-		where outcome not in ('succeeded', 'lost', 'released') group by 1, 2"
+	assert_orders_survived work
 	assert_ledger
 	stop_pipeline
 }

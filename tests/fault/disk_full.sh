@@ -21,6 +21,7 @@ fi
 
 export OUTBOX_TEST_DB=none # each test has a cluster of its own, on disks of its own
 . "$(dirname "$0")/../e2e/lib.sh"
+. "$(dirname "$0")/../e2e/orders.sh"
 
 full_s=${DISK_FULL_S:-3}
 programs='settle sweep run claim listen'
@@ -202,15 +203,7 @@ assert_recovered() {
 	touch "$work/enough"
 	wait_for_end producer
 	assert_soon 90 none_is_open || return
-	sql 'select id from orders order by id' >"$work/orders.kept"
-	numbers_run work >"$work/orders.run"
-	assertTrue 'every order that was kept was handled, and no other' "cmp $work/orders.kept $work/orders.run"
-	assert_sql 'every job has succeeded, once' 't|t' "
-		select count(*) = (select count(*) from orders), count(*) = count(distinct job_id)
-		from outbox.attempt where outcome = 'succeeded'"
-	assert_sql 'nothing was charged to the jobs' '' "
-		select outcome, code, count(*) from outbox.attempt
-		where outcome not in ('succeeded', 'lost', 'released') group by 1, 2"
+	assert_orders_survived work
 	assert_ledger
 	stop_pipeline
 }

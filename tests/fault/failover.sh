@@ -10,6 +10,7 @@
 # The servers are those of the tests.
 export OUTBOX_TEST_DB=none
 . "$(dirname "$0")/../e2e/lib.sh"
+. "$(dirname "$0")/../e2e/orders.sh"
 
 : "${FAILOVER_NAME_S:=0}"
 
@@ -109,27 +110,6 @@ nobody_is_on() { # SERVER
 
 # ---- the work
 
-# Producers that go on whatever happens to the server, until $work/enough exists.
-start_stubborn_load() {
-	sql 'create table orders (id bigint primary key generated always as identity)'
-	cat >"$work/load.sql" <<-'END'
-		begin;
-		insert into orders default values returning id \gset
-		select status from outbox.enqueue('work', format('{"n":%s}', :id));
-		commit;
-	END
-	(
-		until [ -e "$work/enough" ]; do
-			pgbench -n -c 2 -R 100 -t 25 -f "$work/load.sql" || sleep 0.1
-		done
-	) >"$work/pgbench.log" 2>&1 &
-	echo $! >"$work/load.pid"
-}
-
-orders_reach() { # COUNT
-	[ "$(sql 'select count(*) from orders' 2>/dev/null || echo 0)" -ge "$1" ]
-}
-
 lines_reach() { # FILE COUNT
 	[ "$(wc -l <"$work/$1")" -ge "$2" ]
 }
@@ -146,7 +126,8 @@ outage() { # COMMAND COMMAND
 	: >"$work/slow.ended"
 	lease=1m start_pipeline -j 4 || return
 	programs=$(cat "$work"/*.pid)
-	start_stubborn_load
+	prepare_orders work
+	start_stubborn_orders 100
 	assert_soon 30 orders_reach 100 || return
 	enqueue_numbers slow 2
 	assert_soon 10 lines_reach slow.runs 2 || return
@@ -160,8 +141,7 @@ outage() { # COMMAND COMMAND
 	assert_soon 30 orders_reach $((before + 50)) || return
 	last=$(enqueue work '{"n":0}')
 	assert_soon $((back_at + 30 - $(date +%s))) has_succeeded "$last" || return
-	touch "$work/enough"
-	wait_for_end load
+	stop_stubborn_orders
 	assert_soon 30 none_is_open
 }
 
