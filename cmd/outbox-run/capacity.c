@@ -46,6 +46,8 @@ size_t capacity_of_slots(const struct runner *runner)
 
 size_t capacity_of_kind(const struct runner *runner, const struct kind *kind, size_t free)
 {
+	if (kind_is_absent(kind))
+		return 0;
 	if (kind_is_stream(kind))
 		return may_take(runner) ? least(stream_capacity(kind->stream), room(runner)) : 0;
 	size_t limit = (size_t)kind->handler->concurrency;

@@ -79,8 +79,22 @@ static void watch_waiting(struct runner *runner)
 			job->arrived_us + STALE_US - clock_us());
 }
 
+static void on_look(void *ctx)
+{
+	(void)ctx; /* the turn that follows looks */
+}
+
+static void look_for_programs(struct runner *runner)
+{
+	int64_t wait_us = kinds_look(&runner->kinds);
+
+	if (wait_us >= 0 && runner->look_timer.at_us == 0)
+		loop_set_timer(loop_of(runner), &runner->look_timer, wait_us);
+}
+
 void runner_turn(struct runner *runner)
 {
+	look_for_programs(runner);
 	slots_turn(&runner->slots);
 	streams_turn(&runner->streams);
 	watch_waiting(runner);
@@ -303,6 +317,7 @@ void runner_init(struct runner *runner, const struct runner_options *options,
 		.lease_timer = {.fn = on_lease_end, .ctx = runner},
 		.stale_timer = {.fn = on_stale, .ctx = runner},
 		.grace_timer = {.fn = on_grace_end, .ctx = runner},
+		.look_timer = {.fn = on_look},
 	};
 	kinds_init(&runner->kinds, handlers, options->pass_env);
 	init_slots(runner);
@@ -315,6 +330,7 @@ void runner_release(struct runner *runner)
 	loop_stop_timer(loop_of(runner), &runner->lease_timer);
 	loop_stop_timer(loop_of(runner), &runner->stale_timer);
 	loop_stop_timer(loop_of(runner), &runner->grace_timer);
+	loop_stop_timer(loop_of(runner), &runner->look_timer);
 	slots_release(&runner->slots);
 	streams_release(&runner->streams);
 	kinds_release(&runner->kinds);

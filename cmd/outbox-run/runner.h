@@ -41,6 +41,7 @@ struct runner {
 	struct loop_timer lease_timer; /* the lease is given up */
 	struct loop_timer stale_timer; /* the job that waits longest has waited too long */
 	struct loop_timer grace_timer; /* handlers are told to stop */
+	struct loop_timer look_timer;  /* the program of a handler was gone: is it back? */
 	bool draining;
 };
 

@@ -80,6 +80,11 @@ static void start_failed(struct slots *slots, struct job *job, const struct err 
 		pause_starting(slots, err);
 		return;
 	}
+	if (kind_is_lost(kind_of(slots, job), err)) {
+		unstarted_hand_back(slots->options.results, job, "no_handler",
+			UNSTARTED_LATER_MS);
+		return;
+	}
 	log_event(LOG_WARNING, "exec_failed", LOG_INT("job", job->id),
 		LOG_INT("attempt", job->attempt), LOG_STR("kind", job->frame.kind),
 		LOG_TEXT("error", err->text));

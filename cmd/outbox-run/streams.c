@@ -133,21 +133,34 @@ struct job *streams_oldest(const struct streams *streams)
 
 /* ---- turning ------------------------------------------------------------------------- */
 
+static bool is_program_lost(struct streams *streams, const struct stream *stream,
+	const struct err *err)
+{
+	size_t index = kinds_index(streams->kinds, str_of(stream->handler->kind));
+	struct kind *kind = &streams->kinds->items[index];
+
+	/* one that has been replaced has a kind no more */
+	return kind->stream == stream && kind_is_lost(kind, err);
+}
+
 /* As where a handler is started for each job: what the host is short of is not charged, what
  * is wrong with the handler is. */
 static void start_failed(struct streams *streams, struct stream *stream,
 	const struct err *err)
 {
 	bool is_shortage = err->class == ERR_OS;
+	bool is_lost = !is_shortage && is_program_lost(streams, stream, err);
 	struct job *job;
 
-	log_event(is_shortage ? LOG_ERROR : LOG_WARNING,
-		is_shortage ? "spawn_failed" : "exec_failed",
-		LOG_TEXT("kind", stream->handler->kind), LOG_TEXT("error", err->text));
+	if (!is_lost)
+		log_event(is_shortage ? LOG_ERROR : LOG_WARNING,
+			is_shortage ? "spawn_failed" : "exec_failed",
+			LOG_TEXT("kind", stream->handler->kind), LOG_TEXT("error", err->text));
 	if (stream_has_processes(stream))
 		return;
-	if (is_shortage)
-		hand_back(streams, stream, "spawn_failed", UNSTARTED_LATER_MS);
+	if (is_shortage || is_lost)
+		hand_back(streams, stream, is_lost ? "no_handler" : "spawn_failed",
+			UNSTARTED_LATER_MS);
 	while ((job = take_waiting(stream)) != NULL)
 		unstarted_fail(streams->results, job, "exec_failed", str_of(err->text));
 }

@@ -115,7 +115,7 @@ test_hup_under_load() {
 	stop_pipeline
 }
 
-# ---- the version gate
+# ---- the version gate (DEP-02)
 
 test_a_job_waits_for_the_version_that_it_asks_for() {
 	for version in 1 2; do
@@ -144,6 +144,33 @@ test_a_job_waits_for_the_version_that_it_asks_for() {
 		stop "$instance"
 	done
 	stop_pipeline
+}
+
+# DEP-02: its file is away for a while in a deploy, and nobody reloads the runner.
+test_jobs_wait_for_a_handler_that_is_gone() {
+	noting_handler k
+	start_pipeline -j 2
+	enqueue_numbers k 1
+	assert_soon 10 jobs_are succeeded 1 || return
+	mv "$handlers/k" "$work/k"
+	enqueue_numbers k 30
+	assert_soon 10 grep -q event=handler_absent "$work/run.log" || return
+	assert_soon 10 sh -c "[ \$(psql -qXAtc 'select count(*) from outbox.claim') -eq 0 ]" || return
+	sql "select count(*) from outbox.attempt" >"$work/attempts"
+	wait_until 10 has_beaten 4 # each with its credit
+	assert_sql 'nothing more is claimed' "$(cat "$work/attempts")" 'select count(*) from outbox.attempt'
+	assert_sql 'nothing is charged' '' "select outcome, code from outbox.attempt
+		where outcome <> 'succeeded' and (outcome, code) <> ('released', 'no_handler')"
+	mv "$work/k" "$handlers/k"
+	assert_soon 20 jobs_are succeeded 31
+	assertEquals 31 "$(runs_of k)"
+	assert_ledger
+	stop_pipeline
+}
+
+has_beaten() { # TIMES more
+	[ -e "$work/beats" ] || sql 'select beat from outbox.worker' >"$work/beats"
+	[ "$(sql 'select beat from outbox.worker')" -ge $(($(cat "$work/beats") + $1)) ]
 }
 
 # ---- one transaction

@@ -303,6 +303,54 @@ test_what_cannot_be_executed() {
 	assertContains "$(field 1 error)" 'ENOENT'
 }
 
+# ---- DEP-02: a handler that is taken away, and put back
+
+test_a_handler_whose_file_is_gone() {
+	for kind in exec stream; do
+		handler $kind <<-'END'
+			#!/bin/sh
+			exec sed -u -E 's/^\{"id":"([0-9]+)".*/{"id":"\1"}/'
+		END
+	done
+	printf '[handler]\nmode = stream\n' >"$handlers/stream.ini"
+	start_run
+	mkdir "$work/elsewhere"
+	mv "$handlers/exec" "$handlers/stream" "$work/elsewhere"
+	send 1 exec
+	send 2 stream
+	chmod 644 "$work/elsewhere/exec" "$work/elsewhere/stream"
+	assert_soon 10 has_result 1
+	assert_soon 10 has_result 2
+	mv "$work/elsewhere/exec" "$work/elsewhere/stream" "$handlers"
+	send 3 exec
+	assert_soon 10 has_result 3
+	chmod 755 "$handlers/exec" "$handlers/stream"
+	exec 9>>"$handlers/exec"
+	send 4 exec
+	assert_soon 10 has_result 4
+	exec 9>&-
+	for id in 1 2 3 4; do
+		assert_field $id outcome '"release"'
+		assert_field $id code '"no_handler"'
+		assert_field $id after_ms 5000
+		assert_field $id started_at_us 0
+	done
+	assertEquals 'said once of each' 2 "$(grep -c event=handler_absent "$work/run.log")"
+	assert_soon 10 is_back 2
+	send 5 exec
+	send 6 stream
+	for id in 5 6; do
+		assert_soon 10 has_result $id
+		assert_field $id outcome '"ok"'
+	done
+	end_run
+	assertEquals status 0 $?
+}
+
+is_back() { # COUNT of handlers
+	[ "$(grep -c event=handler_back "$work/run.log")" -eq "$1" ]
+}
+
 # ---- RUN-10
 
 test_out_of_descriptors() {
