@@ -59,7 +59,8 @@ static const Oid parameter_types[COLUMNS] = {DB_INT8_ARRAY, DB_INT4_ARRAY, DB_IN
 static const struct db_statement settle_statement = {
 	.name = "settle",
 	.sql =
-		"select " SETTLED_COLUMNS " from outbox.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+		"select " SETTLED_COLUMNS
+		" from outbox.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
 		" $15, $16, $17, $18, $19)",
 	.nparams = COLUMNS,
 	.types = parameter_types,
@@ -87,8 +88,14 @@ void batch_fill(struct batch *batch, struct queue *queue, size_t limit)
 		limit = batch->capacity;
 	while (batch->count < limit && queue->head != NULL &&
 		(batch->count == 0 || bytes + queue->head->length <= BATCH_MAX_BYTES)) {
+		bool apart = queue->head->apart;
+
+		if (apart && batch->count > 0)
+			break;
 		bytes += queue->head->length;
 		batch->entries[batch->count++] = queue_take(queue);
+		if (apart)
+			break;
 	}
 }
 
@@ -116,7 +123,8 @@ struct columns {
 	bool says[COLUMNS];
 };
 
-static void put_int(struct columns *columns, enum column c, int64_t value, int64_t nothing)
+static void put_int(struct columns *columns, enum column c, int64_t value,
+	int64_t nothing)
 {
 	struct db_array *array = &columns->arrays[c];
 

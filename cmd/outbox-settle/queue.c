@@ -42,6 +42,11 @@ void entry_free(struct entry *entry)
 	free(entry);
 }
 
+bool entry_has_effects(const struct entry *entry)
+{
+	return entry->result.commit.s != NULL || entry->result.enqueue.s != NULL;
+}
+
 void queue_put(struct queue *queue, struct entry *entry)
 {
 	entry->next = NULL;

@@ -17,6 +17,8 @@ struct entry {
 	struct frame_result result; /* views into `frame` */
 	char *failure;              /* why it could not be settled as it is, or NULL */
 	int64_t not_before_us;      /* parked entries: when to try again (monotonic) */
+	bool apart;                 /* goes into a batch of its own */
+	int timeouts;               /* how often that took too long */
 	size_t length;
 	unsigned char frame[];
 };
@@ -35,6 +37,8 @@ void queue_release(struct queue *queue);
 struct entry *entry_new(const void *frame, size_t length, struct peer *peer,
 	struct err *err);
 void entry_free(struct entry *entry);
+bool entry_has_effects(
+	const struct entry *entry); /* statements or follow-ups of its own */
 
 void queue_put(struct queue *queue, struct entry *entry); /* takes the entry */
 struct entry *queue_take(struct queue *queue); /* the first, or NULL; the caller's */

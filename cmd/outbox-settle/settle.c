@@ -9,7 +9,8 @@
 #define PARK_FAILED_US \
 	INT64_C(30000000) /* settled as settle_failed, and that failed too */
 #define PARK_LOCKED_US \
-	INT64_C(1000000) /* a handler's own transaction holds the attempt */
+	INT64_C(1000000)   /* something holds or hinders this one, and no other */
+#define MAX_TIMEOUTS 3 /* of a result with statements of its own, when it is alone */
 #define BACKOFF_MIN_MS 50
 #define BACKOFF_MAX_MS 5000
 
@@ -197,18 +198,22 @@ static void finish_batch(struct settler *settler, const PGresult *result)
 
 /* ---- what was refused */
 
-static void back_off(struct settler *settler, const struct err *err)
+static void log_delay(const struct settler *settler, const struct err *err)
 {
 	static struct log_limit limit;
 	int64_t suppressed = log_allow(&limit, 10000);
 
-	settler->backoff_ms = settler->backoff_ms == 0 ? BACKOFF_MIN_MS
-		: settler->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS
-												   : settler->backoff_ms * 2;
 	if (suppressed >= 0)
 		log_event(LOG_WARNING, "settle_delayed", LOG_TEXT("error", err->text),
 			LOG_TEXT("sqlstate", err->sqlstate), LOG_INT("queued", settler->queue.count),
-			LOG_INT("suppressed", suppressed));
+			LOG_INT("parked", settler->parked.count), LOG_INT("suppressed", suppressed));
+}
+
+static void back_off(struct settler *settler)
+{
+	settler->backoff_ms = settler->backoff_ms == 0 ? BACKOFF_MIN_MS
+		: settler->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS
+												   : settler->backoff_ms * 2;
 	settler->waiting = true;
 	try_again_after(settler, settler->backoff_ms * 1000);
 }
@@ -230,29 +235,82 @@ static void fail_entry(struct settler *settler, struct entry *entry,
 	queue_put(&settler->queue, entry);
 }
 
+static bool is_state(const struct err *err, const char *sqlstate)
+{
+	return strcmp(err->sqlstate, sqlstate) == 0;
+}
+
+/*
+ * Whether one result of a batch may be what all of it waits for: one that somebody has locked
+ * (55P03), whose statements run into statement_timeout (57014), or that meets a conflict again
+ * as soon as it is tried again. It must not hold up the others.
+ */
+static bool may_be_of_one(const struct settler *settler, const struct err *err)
+{
+	return is_state(err, "55P03") || is_state(err, "57014") ||
+		(settler->backoff_ms > 0 && (is_state(err, "40001") || is_state(err, "40P01")));
+}
+
+/* After a statement_timeout: results with statements of their own are the first suspects.
+ * Returns whether there are any among several. */
+static bool set_suspects_apart(struct batch *batch)
+{
+	bool any = false;
+
+	for (size_t i = 0; batch->count > 1 && i < batch->count; i++) {
+		struct entry *entry = batch->entries[i];
+
+		entry->apart = entry->apart || entry_has_effects(entry);
+		any = any || entry->apart;
+	}
+	return any;
+}
+
+static void split(struct settler *settler, const struct err *err)
+{
+	if (!is_state(err, "57014") || !set_suspects_apart(&settler->batch))
+		settler->limit = settler->batch.count / 2;
+	batch_return(&settler->batch, &settler->queue);
+}
+
+/* Its own statements always take too long, which is not to be told from a slow server at once. */
+static bool takes_too_long(struct entry *entry, const struct err *err)
+{
+	if (!is_state(err, "57014") || entry->failure != NULL || !entry_has_effects(entry))
+		return false;
+	return ++entry->timeouts >= MAX_TIMEOUTS;
+}
+
+static void retry_alone(struct settler *settler, struct entry *entry,
+	const struct err *err)
+{
+	settler->batch.count = 0;
+	if (err_is_temporary(err) && !takes_too_long(entry, err))
+		park(settler, entry, PARK_LOCKED_US);
+	else
+		fail_entry(settler, entry, err);
+}
+
 static void retry_batch(struct settler *settler, const struct err *err)
 {
 	struct batch *batch = &settler->batch;
-	bool is_locked = strcmp(err->sqlstate, "55P03") == 0;
-	size_t count = batch->count;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < batch->count; i++)
 		claims_uncount(&settler->claims, batch->entries[i]->result.claim_id,
 			batch->entries[i]->result.claim_size);
 	if (err->class == ERR_UNAVAILABLE) {
 		batch_return(batch, &settler->queue);
-	} else if (count > 1 && (is_locked || !err_is_temporary(err))) {
-		settler->limit = count / 2;
+		return;
+	}
+	if (err_is_temporary(err))
+		log_delay(settler, err);
+	if (err_is_temporary(err) && !may_be_of_one(settler, err)) {
 		batch_return(batch, &settler->queue);
-	} else if (is_locked) {
-		park(settler, batch->entries[0], PARK_LOCKED_US);
-		batch->count = 0;
-	} else if (err_is_temporary(err)) {
-		batch_return(batch, &settler->queue);
-		back_off(settler, err);
+		back_off(settler);
+	} else if (batch->count > 1) {
+		split(settler, err);
 	} else {
-		fail_entry(settler, batch->entries[0], err);
-		batch->count = 0;
+		retry_alone(settler, batch->entries[0], err);
 	}
 }
 

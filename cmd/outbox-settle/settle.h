@@ -3,7 +3,9 @@
  *
  * Group commit without a timer: what arrives while one settle statement runs goes into the
  * next. A batch that the server refuses is split until the bad result is alone; that one is
- * settled as settle_failed, the others as usual.
+ * settled as settle_failed, the others as usual. One that something hinders (a lock, a conflict)
+ * is split in the same way, and what is hindered is tried again later; so is one that takes too
+ * long, until its own statements are to blame. For what concerns all, all wait.
  */
 #ifndef SETTLE_SETTLE_H
 #define SETTLE_SETTLE_H

@@ -228,6 +228,45 @@ test_commit_follow_up_and_hook() {
 	stop_pipeline
 }
 
+# What hinders one result holds up no other: statements that run into the server's
+# statement_timeout, which that attempt is charged with, and ones that never get through for a
+# passing reason, which nobody is.
+test_statements_that_hinder() {
+	sql "alter database $PGDATABASE set statement_timeout = '500ms'"
+	sql 'create table locks (free boolean); insert into locks values (false);
+		create function when_free() returns void language plpgsql as $$
+		begin
+			if not (select free from public.locks) then
+				raise $x$not now$x$ using errcode = $x$40001$x$;
+			end if;
+		end $$'
+	for kind in slow hindered quick; do
+		handler $kind <<-'END'
+			#!/bin/sh
+			echo '{"outcome":"ok","commit":[{"name":"s","args":[]}]}' >&3
+		END
+	done
+	printf '[retry]\nmax_attempts = 1\n[commit]\ns = select pg_sleep(60)\n' |
+		manifest "$handlers/slow.ini"
+	printf '[retry]\nmax_attempts = 1\n[commit]\ns = select public.when_free()\n' |
+		manifest "$handlers/hindered.ini"
+	printf '[commit]\ns = select 1\n' | manifest "$handlers/quick.ini"
+	start_pipeline -j 8
+	enqueue_numbers quick 5
+	slow=$(enqueue slow 1)
+	hindered=$(enqueue hindered 1)
+	enqueue_numbers quick 50
+	assert_soon 20 jobs_are succeeded 55
+	assert_soon 20 job_is "$slow" dead
+	assertEquals 'dead settle_failed' "$(ledger_of "$slow")"
+	assert_sql 'why' t "select error like '%statement timeout%' from outbox.attempt where job_id = $slow"
+	assertTrue 'still running' "job_is $hindered running"
+	sql 'update locks set free = true'
+	assert_soon 20 job_is "$hindered" succeeded
+	assert_ledger
+	stop_pipeline
+}
+
 # ---- policies
 
 test_rules_of_codes() {
