@@ -138,7 +138,8 @@ begin
 		end if;
 	exception
 		when serialization_failure or deadlock_detected or lock_not_available
-			or insufficient_resources or operator_intervention or read_only_sql_transaction then
+			or insufficient_resources or operator_intervention or system_error
+			or read_only_sql_transaction then
 			event.event := 'retrying';
 			event.detail := format('%s (%s)', sqlerrm, sqlstate);
 		when others then

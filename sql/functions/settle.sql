@@ -16,7 +16,7 @@
 -- one of the plain ones is refused, go one by one through settle_one.
 -- Errors of a handler's commit statements, follow-ups and hooks settle that attempt as
 -- commit_failed or hook_failed; errors that may go away (40001, 40P01, 53*, 55P03, 57*,
--- 25006) are raised: settle again.
+-- 58*, 25006) are raised: settle again.
 --
 -- Locks: the claims in id order, which whoever ends attempts of a claim (recover,
 -- worker_hello) takes first, so that they wait for each other and do not deadlock; then per
@@ -223,7 +223,8 @@ begin
 			return one;
 		exception
 			when serialization_failure or deadlock_detected or lock_not_available
-				or insufficient_resources or operator_intervention or read_only_sql_transaction then
+				or insufficient_resources or operator_intervention or system_error
+				or read_only_sql_transaction then
 				raise;
 			when others then
 				if try = 3 then

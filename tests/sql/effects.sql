@@ -90,7 +90,7 @@ select is((select count(*) from test.users where welcomed), 3::bigint, 'this did
 create function test.raise(code text) returns void language plpgsql as $$ begin raise exception 'not now' using errcode = code; end $$;
 select test.announce('raises', commits => '{"raise": "select test.raise($1)"}') as x \gset
 select throws_ok(format($$select test.finish('raises', '[{"name":"raise","args":["%s"]}]')$$, code), code, 'not now', code || ' is raised')
-from unnest(array['40001', '40P01', '55P03', '53100', '53300', '57P01', '25006']) code;
+from unnest(array['40001', '40P01', '55P03', '53100', '53300', '58030', '57P01', '25006']) code;
 select is(test.finish('raises', format('[{"name":"raise","args":["%s"]}]', code)), format('failed commit_failed commit_failed: not now (%s)', code), code || ' is charged')
 from unnest(array['P0001', '23503', '42501', '08006', '22012']) code;
 
