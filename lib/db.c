@@ -10,7 +10,6 @@
 
 enum {
 	BACKOFF_MIN_MS = 100,
-	BACKOFF_MAX_MS = 10000,
 	/* For each step of connecting. More than TCP_USER_TIMEOUT (db_connect_with), after which
 	 * libpq goes on to the next host; a host that accepts and stays mute ends the attempt. */
 	STEP_TIMEOUT_MS = 15000,
@@ -82,8 +81,8 @@ static void arm_reconnect(struct db *db)
 	int64_t wait_ms = half_ms + (int64_t)random_below((uint64_t)half_ms + 1);
 
 	db->backoff_ms *= 2;
-	if (db->backoff_ms > BACKOFF_MAX_MS)
-		db->backoff_ms = BACKOFF_MAX_MS;
+	if (db->backoff_ms > DB_BACKOFF_MAX_MS)
+		db->backoff_ms = DB_BACKOFF_MAX_MS;
 	loop_set_timer(db->loop, &db->timer, wait_ms * 1000);
 }
 

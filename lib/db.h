@@ -30,6 +30,9 @@
 #include "err.h"
 #include "loop.h"
 
+/* So long after its server a connection is back at the latest. */
+#define DB_BACKOFF_MAX_MS 10000
+
 struct db;
 
 struct db_options {

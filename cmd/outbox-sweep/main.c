@@ -206,10 +206,18 @@ static void on_db_up(void *ctx)
 
 	log_event(LOG_INFO, "connected");
 	program_ready();
-	workers_forget(&sweeper->workers);
+	workers_db_up(&sweeper->workers);
 	start_pass(sweeper);
 	/* after a failover the other connection may still be with the old server */
 	schedules_look(&sweeper->schedules);
+}
+
+static void on_db_down(void *ctx, const struct err *err)
+{
+	struct sweeper *sweeper = ctx;
+
+	sweep_log_failure("disconnected", err);
+	workers_db_down(&sweeper->workers);
 }
 
 static void drain(void *ctx)
@@ -236,7 +244,9 @@ static int open_events(struct sweeper *sweeper, struct err *err)
 
 static int open_all(struct sweeper *sweeper, struct err *err)
 {
-	const struct db_options db = {.on_up = on_db_up, .ctx = sweeper};
+	const struct db_options db = {.on_up = on_db_up,
+		.on_down = on_db_down,
+		.ctx = sweeper};
 
 	sweeper->loop = loop_new(err);
 	if (sweeper->loop == NULL)

@@ -7,6 +7,9 @@
 #include "settled.h"
 #include "sweep.h"
 
+#define CLAIMERS_RETURN_US \
+	(DB_BACKOFF_MAX_MS * INT64_C(1000)) /* and take beats again, after an outage */
+
 struct watched { /* a worker, as this process has seen it */
 	char *id;
 	int64_t beat;
@@ -21,9 +24,16 @@ void workers_release(struct workers *workers)
 	free(workers->watched);
 }
 
-void workers_forget(struct workers *workers)
+void workers_db_down(struct workers *workers)
+{
+	workers->is_cut_off = true;
+}
+
+void workers_db_up(struct workers *workers)
 {
 	workers->looked_at_us = 0;
+	workers->count_from_us = workers->is_cut_off ? clock_us() + CLAIMERS_RETURN_US : 0;
+	workers->is_cut_off = false;
 	for (size_t i = 0; i < workers->watched_count; i++)
 		workers->watched[i].still_us = 0;
 }
@@ -32,41 +42,6 @@ static void query_is_back(struct workers *workers)
 {
 	if (--workers->running == 0)
 		workers->on_done(workers->ctx);
-}
-
-static void on_recovered(void *ctx, PGresult *result, const struct err *err)
-{
-	struct workers *workers = ctx;
-
-	if (result == NULL) {
-		sweep_log_failure("recover_failed", err);
-	} else {
-		size_t count;
-		struct settled *rows = settled_rows(result, &count);
-
-		settled_publish(workers->events, rows, count);
-		settled_log(rows, count);
-		if (count > 0)
-			log_event(LOG_WARNING, "recovered", LOG_STR("worker", rows[0].worker),
-				LOG_INT("jobs", count));
-		free(rows);
-	}
-	query_is_back(workers);
-}
-
-static void recover(struct workers *workers, struct str worker)
-{
-	static const struct db_statement statement = {
-		.name = "recover",
-		.sql = "select " SETTLED_COLUMNS " from outbox.recover($1)",
-		.nparams = 1,
-	};
-	struct db_params params;
-
-	db_params_init(&params);
-	db_bind_text(&params, worker);
-	workers->running++;
-	db_query(workers->db, &statement, &params, on_recovered, workers);
 }
 
 static struct watched *find_watched(struct workers *workers, struct str id)
@@ -81,6 +56,62 @@ static struct watched *find_watched(struct workers *workers, struct str id)
 		.beat = -1};
 	workers->watched_count = count;
 	return &workers->watched[count - 1];
+}
+
+/* A worker that is being recovered. */
+struct recovery {
+	struct workers *workers;
+	char *id;
+};
+
+/* It may register again under the same id; how long its beat stood still is of its last life. */
+static void forget(struct workers *workers, const char *id)
+{
+	struct watched *watched = find_watched(workers, str_of(id));
+
+	watched->beat = -1;
+	watched->still_us = 0;
+}
+
+static void on_recovered(void *ctx, PGresult *result, const struct err *err)
+{
+	struct recovery *recovery = ctx;
+	struct workers *workers = recovery->workers;
+
+	if (result == NULL) {
+		sweep_log_failure("recover_failed", err);
+	} else {
+		size_t count;
+		struct settled *rows = settled_rows(result, &count);
+
+		settled_publish(workers->events, rows, count);
+		settled_log(rows, count);
+		if (count > 0)
+			log_event(LOG_WARNING, "recovered", LOG_STR("worker", rows[0].worker),
+				LOG_INT("jobs", count));
+		free(rows);
+		forget(workers, recovery->id);
+	}
+	free(recovery->id);
+	free(recovery);
+	query_is_back(workers);
+}
+
+static void recover(struct workers *workers, struct str worker)
+{
+	static const struct db_statement statement = {
+		.name = "recover",
+		.sql = "select " SETTLED_COLUMNS " from outbox.recover($1)",
+		.nparams = 1,
+	};
+	struct recovery *recovery = mem_alloc(1, sizeof(*recovery));
+	struct db_params params;
+
+	*recovery = (struct recovery){workers, mem_strndup(worker.s, worker.n)};
+	db_params_init(&params);
+	db_bind_text(&params, worker);
+	workers->running++;
+	db_query(workers->db, &statement, &params, on_recovered, recovery);
 }
 
 static void forget_absent(struct workers *workers)
@@ -106,6 +137,8 @@ static int64_t watched_for_us(struct workers *workers)
 	int64_t elapsed_us = workers->looked_at_us == 0 ? 0 : now_us - workers->looked_at_us;
 
 	workers->looked_at_us = now_us;
+	if (now_us < workers->count_from_us)
+		return 0;
 	return elapsed_us < most_us ? elapsed_us : most_us;
 }
 

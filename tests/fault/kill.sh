@@ -97,4 +97,24 @@ test_frozen_runner_settles_nothing() {
 	assert_ledger
 }
 
+# A claimer that is frozen right after its runner has registered. When it goes on, the runner
+# registers again, with the beat that was watched standing still.
+test_worker_that_registers_again_lives() {
+	noting_handler work
+	start settle outbox-settle &&
+		start sweep outbox-sweep --interval 1s &&
+		start claim outbox-claim --lease 5s &&
+		start run outbox-run --handlers "$handlers" || return
+	assert_soon 10 grep -q event=registered "$work/run.log" || return
+	signal claim STOP
+	assert_soon 20 grep -q event=worker_dead "$work/sweep.log" || return
+	signal claim CONT
+	assert_soon 10 runner_beats || return
+	assertEquals 'so often it was taken for dead' 1 "$(grep -c event=worker_dead "$work/sweep.log")"
+}
+
+runner_beats() {
+	[ "$(sql 'select coalesce(max(beat), 0) from outbox.worker')" -ge 1 ]
+}
+
 . shunit2
