@@ -29,6 +29,7 @@ PROGRAMS := $(SINGLE_PROGRAMS) $(FOLDER_PROGRAMS)
 # Besides the cmocka tests: what the other suites need that is written in C.
 UNIT_TESTS := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 TEST_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/*.c tests/fault/*.c tests/bench/*.c))
+PRELOADS := $(patsubst %.c,$(B)/%.so,$(wildcard tests/fault/preload/*.c))
 SQL := $(sort $(wildcard sql/migrations/*.sql)) $(sort $(wildcard sql/functions/*.sql)) \
 	sql/roles.sql
 MANUALS := $(wildcard cmd/*.[157] cmd/*/*.[157])
@@ -64,7 +65,7 @@ LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm
 
 all: $(PROGRAMS:%=$(B)/%)
 
-tests: all $(UNIT_TESTS) $(TEST_TOOLS)
+tests: all $(UNIT_TESTS) $(TEST_TOOLS) $(PRELOADS)
 
 bench-tools: all $(filter $(B)/tests/bench/%,$(TEST_TOOLS))
 
@@ -117,6 +118,11 @@ $(TEST_TOOLS): $(B)/%: $(B)/%.o $(B)/liboutbox.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
+# Into programs whose calls of a library fail on purpose.
+$(PRELOADS): $(B)/%.so: %.c
+	$(call say,LD,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -fPIC -shared -o $@ $<
+
 # What a benchmark executes thousands of times is to cost nothing by itself. (A static program
 # cannot be instrumented.)
 ifeq ($(SANITIZE),)
@@ -167,7 +173,7 @@ lint:
 	$(Q)B=$(B) scripts/lint
 
 format:
-	clang-format -i $(wildcard lib/*.[ch] cmd/*.[ch] cmd/*/*.[ch] tests/*/*.[ch])
+	clang-format -i $(wildcard lib/*.[ch] cmd/*.[ch] cmd/*/*.[ch] tests/*/*.[ch] tests/fault/preload/*.c)
 
 # ---- installing
 
