@@ -131,13 +131,15 @@ test_frozen_settler() {
 	assertEquals 'what has ended does not run again' 0 "$repeats"
 }
 
-# ---- the settler is gone, with results on their way
+# ---- the settler is gone, and with it results that were sent to it
 
 test_killed_settler() {
 	keyed_handler work "sleep $job_s"
 	start_programs || return
 	enqueue_numbers work "$jobs"
 	assert_soon 60 runs_reach $((runners * slots + 1)) || return
+	signal settle STOP
+	assert_soon 60 runs_reach $(($(wc -l <"$work/keys") + runners * slots + 1)) || return
 	kill_program settle || fail 'the settler had ended before it was killed'
 	assertTrue 'no runner asks for more than its bound' \
 		"holds_for $SETTLER_DOWN_S bounds_are_kept"
