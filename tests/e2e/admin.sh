@@ -54,18 +54,6 @@ test_recovery_goes_on_while_there_is_much_to_delete() {
 	assertContains 'and says how far it came' "$(cat "$work/sweep.log")" 'event=retained succeeded='
 }
 
-# Runs the front end; its stdout is in $work/out, its stderr in $work/err.
-outbox_exits() { # STATUS ARGUMENT ...
-	expected=$1
-	shift
-	"$bin/outbox" "$@" >"$work/out" 2>"$work/err"
-	assertEquals "exit status of outbox $*: $(cat "$work/err")" "$expected" $?
-}
-
-out() {
-	cat "$work/out"
-}
-
 assert_line() { # LINE: whether stdout has it
 	grep -qxF "$1" "$work/out" || fail "no line \"$1\" in: $(out)"
 }

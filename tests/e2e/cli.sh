@@ -26,18 +26,6 @@ state_of() { # ID
 	sql "select outbox.job_state($1)"
 }
 
-# Runs the front end; its stdout is in $work/out, its stderr in $work/err.
-outbox_exits() { # STATUS ARGUMENT ...
-	expected=$1
-	shift
-	"$bin/outbox" "$@" >"$work/out" 2>"$work/err"
-	assertEquals "exit status of outbox $*: $(cat "$work/err")" "$expected" $?
-}
-
-out() {
-	cat "$work/out"
-}
-
 ids() { # of JSON lines: one a line
 	sed -n 's/.*"\(job_\)\{0,1\}id":"\([0-9]*\)".*/\2/p' "$@"
 }

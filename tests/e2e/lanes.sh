@@ -46,6 +46,14 @@ is_running() { # KIND COUNT
 	[ "$(sql "select count(*) from outbox.jobs where kind = '$1' and state = 'running'")" -ge "$2" ]
 }
 
+# Five jobs, each enqueued when the one before has succeeded.
+run_one_by_one() { # KIND
+	for number in 1 2 3 4 5; do
+		enqueue "$1" "{\"n\":$number}" >/dev/null
+		assert_soon 10 has_succeeded "$1" "$number" || return
+	done
+}
+
 test_a_slow_lane_delays_no_other() {
 	noting_handler slow 'sleep 3'
 	noting_handler quick
@@ -54,10 +62,7 @@ test_a_slow_lane_delays_no_other() {
 	assert_soon 10 are_asleep 2 || return
 	enqueue_numbers slow 4
 	assert_soon 10 is_running slow 1 || return
-	for number in 1 2 3 4 5; do
-		enqueue quick "{\"n\":$number}" >/dev/null
-		assert_soon 10 has_succeeded quick $number || return
-	done
+	run_one_by_one quick || return
 	assertTrue 'slow ones are still waiting' "[ $(count_succeeded slow) -le 2 ]"
 	assert_prompt quick 1000
 	assert_sql 'each in its lane' 'bulk|1,default|1' "select string_agg(lane || '|' || kinds, ','
@@ -74,10 +79,7 @@ test_a_flood_does_not_delay_a_reserved_kind() {
 	assert_soon 10 are_asleep 1 || return
 	enqueue_numbers flood 10
 	assert_soon 10 is_running flood 2 || return
-	for number in 1 2 3 4 5; do
-		enqueue reserved "{\"n\":$number}" >/dev/null
-		assert_soon 10 has_succeeded reserved $number || return
-	done
+	run_one_by_one reserved || return
 	assertTrue 'the flood is still there' "[ $(count_succeeded flood) -lt 8 ]"
 	assert_prompt reserved 1000
 	assert_soon 20 has_succeeded flood 10 || return

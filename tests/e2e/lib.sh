@@ -207,6 +207,18 @@ are_asleep() { # COUNT
 		and l.mode = 'ExclusiveLock'")" = "$1" ]
 }
 
+# Runs the front end; its stdout is in $work/out, its stderr in $work/err.
+outbox_exits() { # STATUS ARGUMENT ...
+	expected=$1
+	shift
+	"$bin/outbox" "$@" >"$work/out" 2>"$work/err"
+	assertEquals "exit status of outbox $*: $(cat "$work/err")" "$expected" $?
+}
+
+out() {
+	cat "$work/out"
+}
+
 # ---- handlers
 
 handler() { # KIND, and the script on stdin
@@ -224,6 +236,16 @@ noting_handler() { # KIND [MORE SHELL COMMANDS]
 		${2:-}
 	END
 	: >"$work/$1.runs"
+}
+
+# A handler that only KILL ends; its pid is in $work/KIND.started.
+stubborn_handler() { # KIND
+	handler "$1" <<-'END'
+		#!/bin/sh
+		trap '' TERM
+		echo $$ >"${0%/*}/../${0##*/}.started"
+		while :; do sleep 0.05; done
+	END
 }
 
 runs_of() { # KIND: prints how often it ran

@@ -312,12 +312,7 @@ test_cancel_reaches_the_handler() {
 		touch "${0%/*}/../polite.started"
 		while :; do sleep 0.05; done
 	END
-	handler stubborn <<-'END'
-		#!/bin/sh
-		trap '' TERM
-		echo $$ >"${0%/*}/../stubborn.started"
-		while :; do sleep 0.05; done
-	END
+	stubborn_handler stubborn
 	printf '[handler]\ngrace = 500ms\n' | manifest "$handlers/stubborn.ini"
 	handler finishes <<-'END'
 		#!/bin/sh

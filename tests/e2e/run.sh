@@ -525,12 +525,7 @@ start_long_jobs() { # [OPTION ...]: one that ends at a word, one that would not,
 		while [ ! -e "${0%/*}/../word" ]; do sleep 0.05; done
 		echo finished
 	END
-	handler stubborn <<-'END'
-		#!/bin/sh
-		trap '' TERM
-		echo $$ >"${0%/*}/../stubborn.started"
-		while :; do sleep 0.05; done
-	END
+	stubborn_handler stubborn
 	start_run -j 2 "$@"
 	send 1 ends
 	send 2 stubborn

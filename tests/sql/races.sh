@@ -120,30 +120,26 @@ assert_sql() { # MESSAGE EXPECTED SQL
 
 # ---- ENQ-06: several producers, one key
 
-test_winner_commits() {
+# Session b enqueues while a, which was first, has not ended its transaction.
+race_of_two() { # HOW A ENDS, WHAT B IS TOLD THEN
 	open_session a
 	open_session b
 	for mode in forever until_done; do
 		assertEquals "$mode: the first" 'created' "$(ask a "begin; $(enqueue_key $mode $mode)")"
 		tell b "$(enqueue_key $mode $mode)"
 		assert_blocked b
-		tell a 'commit'
-		assert_answer "$mode: the second waited" 'exists' b
+		tell a "$1"
+		assert_answer "$mode: the second, after it has waited" "$2" b
 		assert_sql "$mode: jobs" 1 "select count(*) from outbox.job where dedupe_key = '$mode'"
 	done
 }
 
+test_winner_commits() {
+	race_of_two commit exists
+}
+
 test_winner_rolls_back() {
-	open_session a
-	open_session b
-	for mode in forever until_done; do
-		assertEquals "$mode: the first" 'created' "$(ask a "begin; $(enqueue_key $mode $mode)")"
-		tell b "$(enqueue_key $mode $mode)"
-		assert_blocked b
-		tell a 'rollback'
-		assert_answer "$mode: the second is the first now" 'created' b
-		assert_sql "$mode: jobs" 1 "select count(*) from outbox.job where dedupe_key = '$mode'"
-	done
+	race_of_two rollback created
 }
 
 # Of the sessions that have not rolled back, prints the one that holds the key.

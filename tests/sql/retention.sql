@@ -11,16 +11,21 @@ select plan(52);
 create function test.old_id(age interval) returns bigint language sql
 	as 'select outbox.id_at(now() - age) | nextval(''outbox.job_seq'')';
 
+-- A job that was made `age` ago; its kind is the first word of its name.
+create function test.old_job(name text, age interval, run_at timestamptz) returns bigint language sql
+as $$
+	insert into outbox.job (id, created_at, run_at, priority, kind, correlation_id, payload)
+	values (test.old_id(age), now() - age, run_at, 2, split_part(name, ' ', 1), name, '{}') returning id
+$$;
+
 -- A job that was made `age` ago and ended `ended` ago in this state, by this many attempts.
 create function test.ended(name text, state outbox.outcome, age interval, ended interval,
 	attempts integer default 1)
 	returns bigint language plpgsql
 as $$
 declare
-	id constant bigint := test.old_id(age);
+	id constant bigint := test.old_job(name, age, now() - age);
 begin
-	insert into outbox.job (id, created_at, run_at, priority, kind, correlation_id, payload)
-	values (id, now() - age, now() - age, 2, split_part(name, ' ', 1), name, '{}');
 	insert into outbox.attempt (job_id, attempt, kind, outcome, finished_at)
 	select id, n, split_part(name, ' ', 1),
 		case when n = attempts then state else 'failed' end,
@@ -34,10 +39,8 @@ create function test.owed(name text, age interval, due interval, attempts intege
 	returns bigint language plpgsql
 as $$
 declare
-	id constant bigint := test.old_id(age);
+	id constant bigint := test.old_job(name, age, now() + due);
 begin
-	insert into outbox.job (id, created_at, run_at, priority, kind, correlation_id, payload)
-	values (id, now() - age, now() + due, 2, split_part(name, ' ', 1), name, '{}');
 	insert into outbox.attempt (job_id, attempt, kind, outcome, finished_at, next_at)
 	select id, n, split_part(name, ' ', 1), 'failed', now() - age, now() + due
 	from generate_series(1, attempts) n;
