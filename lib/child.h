@@ -16,6 +16,8 @@
 
 #include "buf.h"
 #include "err.h"
+#include "guard.h"
+#include "loop.h"
 
 struct child_limits {     /* 0: not limited */
 	int64_t memory_bytes; /* RLIMIT_AS */
@@ -71,20 +73,12 @@ void child_kill(const struct child *child, int signal_number);
 bool child_has_exited(const struct child *child, int *exit_status, int *signal_number);
 
 /* Kills what is left of the group, reaps the leader and closes pidfd and pipes (each of
- * which the caller has removed from the loop). */
+ * which the caller has removed from the loop). Safe twice. */
 void child_reap(struct child *child);
 
-/*
- * The guard: a process that outlives a runner killed with KILL and then kills the groups
- * of the handlers that it left. Start it before any thread exists. It shares a table with
- * the runner, so that noting a child costs a store, not a system call.
- */
-struct guard;
-struct guard *guard_start(size_t slots, struct err *err);
-void guard_note(struct guard *guard, size_t slot,
-	pid_t group); /* 0: none; slot < slots */
-/* Finds a slot from `first` on in which nothing is noted. */
-bool guard_find_slot(const struct guard *guard, size_t first, size_t *slot);
-void guard_stop(struct guard *guard); /* orderly end: the guard exits without killing */
+/* The same for a child whose descriptors the loop may watch and whose group the guard knows
+ * from this slot. */
+void child_finish(struct child *child, struct loop *loop, struct guard *guard,
+	size_t slot);
 
 #endif

@@ -94,6 +94,19 @@ void handler_set_variable(struct handler *handler, const char *name, const char 
 	*present = variable;
 }
 
+struct child_spec handler_child_spec(const struct handler *handler, char *const *envp)
+{
+	return (struct child_spec){
+		.path = handler->path,
+		.argv = handler->argv,
+		.envp = envp,
+		.limits = handler->limits,
+		.set_user = handler->set_user,
+		.uid = handler->uid,
+		.gid = handler->gid,
+	};
+}
+
 bool handler_redacts(const struct handler *handler)
 {
 	return handler->redactions.count > 0 ||

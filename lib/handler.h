@@ -58,6 +58,9 @@ void handler_add_argument(struct handler *handler, const char *argument);
 void handler_set_variable(struct handler *handler, const char *name, const char *value);
 bool handler_has_variable(const struct handler *handler, const char *name);
 
+/* What its process is started with; the strings are the handler's and the caller's. */
+struct child_spec handler_child_spec(const struct handler *handler, char *const *envp);
+
 /* Whether anything is to be redacted in what the handler says. */
 bool handler_redacts(const struct handler *handler);
 

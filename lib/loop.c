@@ -100,10 +100,7 @@ void loop_free(struct loop *loop)
 {
 	if (!loop)
 		return;
-	if (loop->signal_fd >= 0) {
-		loop_del_fd(loop, loop->signal_fd);
-		close(loop->signal_fd);
-	}
+	loop_close_fd(loop, &loop->signal_fd);
 	free_removed_fds(loop);
 	for (size_t fd = 0; fd < loop->fds_size; fd++)
 		free(loop->fds[fd]);
@@ -201,6 +198,15 @@ void loop_del_fd(struct loop *loop, int fd)
 	watch->fd = -1;
 	watch->next_removed = loop->removed;
 	loop->removed = watch;
+}
+
+void loop_close_fd(struct loop *loop, int *fd)
+{
+	if (*fd < 0)
+		return;
+	loop_del_fd(loop, *fd);
+	close(*fd);
+	*fd = -1;
 }
 
 static void serve_always_ready(struct loop *loop)

@@ -37,6 +37,8 @@ int loop_add_fd(struct loop *loop, int fd, uint32_t events, loop_fd_fn *fn, void
 	struct err *err);
 void loop_mod_fd(struct loop *loop, int fd, uint32_t events);
 void loop_del_fd(struct loop *loop, int fd); /* before every close; unknown fd: nothing */
+/* Both, and *fd is -1 then; -1: nothing. */
+void loop_close_fd(struct loop *loop, int *fd);
 
 /*
  * ---- ZeroMQ sockets: fn is called while the socket is readable (with a budget, so a flood

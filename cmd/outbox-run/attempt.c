@@ -17,16 +17,7 @@
 #define LAST_BUDGET \
 	((size_t)4 << 20) /* more than a pipe can hold: what the leader has left */
 
-/* ---- descriptors --------------------------------------------------------------------- */
-
-static void close_watched(struct attempt *attempt, int *fd)
-{
-	if (*fd < 0)
-		return;
-	loop_del_fd(attempt->options->loop, *fd);
-	close(*fd);
-	*fd = -1;
-}
+/* ---- input and outputs --------------------------------------------------------------- */
 
 /* Whether nothing more can be written, or everything has been: a handler need not read its
  * job. */
@@ -42,7 +33,7 @@ static void on_writable(void *ctx, int fd, uint32_t events)
 	(void)fd;
 	(void)events;
 	if (write_some(attempt))
-		close_watched(attempt, &attempt->child.in);
+		loop_close_fd(attempt->options->loop, &attempt->child.in);
 }
 
 static void attempt_end(struct attempt *attempt)
@@ -60,7 +51,7 @@ static void drain(struct attempt *attempt, struct capture *capture, int *fd,
 	size_t budget)
 {
 	if (*fd >= 0 && capture_read(capture, *fd, budget) != 0)
-		close_watched(attempt, fd);
+		loop_close_fd(attempt->options->loop, fd);
 }
 
 static void on_output(void *ctx, int fd, uint32_t events)
@@ -85,22 +76,23 @@ static void on_exit_of_leader(void *ctx, int fd, uint32_t events)
 {
 	struct attempt *attempt = ctx;
 	struct child *child = &attempt->child;
+	struct loop *loop = attempt->options->loop;
 
 	(void)events;
 	if (!child_has_exited(child, &attempt->exit_status, &attempt->signal_number))
 		return;
 	attempt->exited = true;
 	attempt->duration_us = clock_us() - attempt->started_us;
-	loop_del_fd(attempt->options->loop, fd);
-	close_watched(attempt, &child->in);
+	loop_del_fd(loop, fd);
+	loop_close_fd(loop, &child->in);
 	drain(attempt, &attempt->result, &child->result, LAST_BUDGET);
-	close_watched(attempt, &child->result);
+	loop_close_fd(loop, &child->result);
 	drain(attempt, &attempt->out, &child->out, LAST_BUDGET);
 	drain(attempt, &attempt->error, &child->error, LAST_BUDGET);
 	if (outputs_have_ended(attempt))
 		attempt_end(attempt);
 	else
-		loop_set_timer(attempt->options->loop, &attempt->timer, COLLECT_US);
+		loop_set_timer(loop, &attempt->timer, COLLECT_US);
 }
 
 static void on_timer(void *ctx)
@@ -151,7 +143,7 @@ static int watch(struct attempt *attempt, struct err *err)
 		loop_add_fd(loop, child->result, EPOLLIN, on_output, attempt, err) != 0)
 		return -1;
 	if (write_some(attempt)) { /* the usual case: it fits into the pipe */
-		close_watched(attempt, &attempt->child.in);
+		loop_close_fd(attempt->options->loop, &attempt->child.in);
 		return 0;
 	}
 	return loop_add_fd(loop, child->in, EPOLLOUT, on_writable, attempt, err);
@@ -190,21 +182,12 @@ static struct attempt *attempt_alloc(const struct attempt_options *options,
 struct attempt *attempt_new(const struct attempt_options *options,
 	const struct attempt_start *start, struct err *err)
 {
-	const struct handler *handler = start->handler;
 	struct attempt *attempt = attempt_alloc(options, start);
-	const struct child_spec spec = {
-		.path = handler->path,
-		.argv = handler->argv,
-		.envp = start->envp,
-		.limits = handler->limits,
-		.set_user = handler->set_user,
-		.uid = handler->uid,
-		.gid = handler->gid,
-		.result_pipe = true,
-		.input = attempt->in.data,
-		.input_bytes = attempt->in.len,
-	};
+	struct child_spec spec = handler_child_spec(start->handler, start->envp);
 
+	spec.result_pipe = true;
+	spec.input = attempt->in.data;
+	spec.input_bytes = attempt->in.len;
 	attempt->started_us = clock_us();
 	if (child_spawn(&spec, &attempt->child, err) != 0) {
 		attempt_free(attempt);
@@ -216,26 +199,16 @@ struct attempt *attempt_new(const struct attempt_options *options,
 		attempt_free(attempt);
 		return NULL;
 	}
-	loop_set_timer(options->loop, &attempt->timer, handler->timeout_ms * 1000);
+	loop_set_timer(options->loop, &attempt->timer, start->handler->timeout_ms * 1000);
 	return attempt;
 }
 
 void attempt_free(struct attempt *attempt)
 {
-	struct child *child = &attempt->child;
-	struct loop *loop = attempt->options->loop;
-	int *watched[] = {&child->in, &child->out, &child->error, &child->result};
+	const struct attempt_options *options = attempt->options;
 
-	loop_stop_timer(loop, &attempt->timer);
-	for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
-		close_watched(attempt, watched[i]);
-	if (child->pid > 0) {
-		loop_del_fd(loop, child->pidfd);
-		/* The guard may forget the group once it is dead, and must before its number is free. */
-		child_kill(child, SIGKILL);
-		guard_note(attempt->options->guard, attempt->slot, 0);
-	}
-	child_reap(child);
+	loop_stop_timer(options->loop, &attempt->timer);
+	child_finish(&attempt->child, options->loop, options->guard, attempt->slot);
 	buf_release(&attempt->in);
 	capture_release(&attempt->out);
 	capture_release(&attempt->error);

@@ -16,18 +16,9 @@
 #define STDERR_LINE_BYTES ((size_t)1024) /* of a line, in the log */
 #define LOG_INTERVAL_MS 1000
 
-static void close_watched(struct resident *resident, int *fd)
-{
-	if (*fd < 0)
-		return;
-	loop_del_fd(resident->options->loop, *fd);
-	close(*fd);
-	*fd = -1;
-}
-
 static void close_stdin(struct resident *resident)
 {
-	close_watched(resident, &resident->child.in);
+	loop_close_fd(resident->options->loop, &resident->child.in);
 	resident->is_watched = false;
 }
 
@@ -226,7 +217,7 @@ static void read_output(struct resident *resident, struct lines *lines, int *fd,
 		take(resident);
 	}
 	if (status < 0)
-		close_watched(resident, fd);
+		loop_close_fd(resident->options->loop, fd);
 }
 
 static void on_output(void *ctx, int fd, uint32_t events)
@@ -336,18 +327,10 @@ static void take_last_answer(struct resident *resident)
 
 static void turn_off(struct resident *resident)
 {
-	struct child *child = &resident->child;
-	struct loop *loop = resident->options->loop;
+	const struct resident_options *options = resident->options;
 
-	loop_stop_timer(loop, &resident->timer);
-	close_watched(resident, &child->in);
-	close_watched(resident, &child->out);
-	close_watched(resident, &child->error);
-	loop_del_fd(loop, child->pidfd);
-	/* The guard may forget the group once it is dead, and must before its number is free. */
-	child_kill(child, SIGKILL);
-	guard_note(resident->options->guard, resident->slot, 0);
-	child_reap(child);
+	loop_stop_timer(options->loop, &resident->timer);
+	child_finish(&resident->child, options->loop, options->guard, resident->slot);
 	resident->step = RESIDENT_OFF;
 }
 
@@ -397,15 +380,7 @@ int resident_start(struct resident *resident, char *const *envp, struct err *err
 	const struct resident_options *options = resident->options;
 	const struct handler *handler = resident->handler;
 	const struct excerpt tail = excerpt_of_tail(options->max_error_bytes);
-	const struct child_spec spec = {
-		.path = handler->path,
-		.argv = handler->argv,
-		.envp = envp,
-		.limits = handler->limits,
-		.set_user = handler->set_user,
-		.uid = handler->uid,
-		.gid = handler->gid,
-	};
+	const struct child_spec spec = handler_child_spec(handler, envp);
 
 	forget_last(resident);
 	if (!guard_find_slot(options->guard, options->first_slot, &resident->slot))

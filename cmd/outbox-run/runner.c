@@ -11,7 +11,7 @@ static struct loop *loop_of(const struct runner *runner)
 	return runner->options.attempts.loop;
 }
 
-/* ---- jobs that wait: in the queue of the slots, or for their stream ------------------- */
+/* ---- jobs that wait: in the queue of the slots, or for their stream ------------------ */
 
 static struct stream *stream_of(const struct runner *runner, const struct job *job)
 {
@@ -100,7 +100,7 @@ void runner_turn(struct runner *runner)
 	watch_waiting(runner);
 }
 
-/* ---- jobs that arrive ----------------------------------------------------------------- */
+/* ---- jobs that arrive ---------------------------------------------------------------- */
 
 /*
  * NULL: it does not decode, or the attempt is held already. Held by another claim means that
@@ -170,7 +170,7 @@ void runner_cancel(struct runner *runner, const struct frame_cancel *cancel)
 	}
 }
 
-/* ---- the lease ------------------------------------------------------------------------ */
+/* ---- the lease ----------------------------------------------------------------------- */
 
 void runner_lose_lease(struct runner *runner)
 {
@@ -197,7 +197,7 @@ void runner_lease_changed(struct runner *runner)
 		loop_set_timer(loop_of(runner), &runner->lease_timer, end_us - clock_us());
 }
 
-/* ---- other handlers ------------------------------------------------------------------- */
+/* ---- other handlers ------------------------------------------------------------------ */
 
 static void place_anew(struct runner *runner, struct job_list *waiting)
 {
@@ -230,7 +230,7 @@ bool runner_uses(const struct runner *runner, const struct handlers *handlers)
 	return slots_use(&runner->slots, handlers) || streams_use(&runner->streams, handlers);
 }
 
-/* ---- the end -------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------- */
 
 static void on_grace_end(void *ctx)
 {
@@ -272,7 +272,7 @@ bool runner_dismiss(struct runner *runner)
 	return !streams_have_processes(&runner->streams);
 }
 
-/* ---- parts ---------------------------------------------------------------------------- */
+/* ---- parts --------------------------------------------------------------------------- */
 
 static void init_slots(struct runner *runner)
 {

@@ -22,6 +22,7 @@
 #include "buf.h"
 #include "child.h"
 #include "clock.h"
+#include "guard.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define DEADLINE_MS 10000
