@@ -41,8 +41,9 @@ struct settled *settled_rows(const PGresult *result, size_t *count)
 const struct settled *settled_find(const struct settled *rows, size_t count,
 	int64_t job_id, int64_t attempt)
 {
-	const struct settled key = {
-		.job_id = job_id, .attempt = attempt, .outcome = STR("any")};
+	const struct settled key = {.job_id = job_id,
+		.attempt = attempt,
+		.outcome = STR("any")};
 	size_t first = 0, end = count;
 
 	while (first < end) {
@@ -53,8 +54,7 @@ const struct settled *settled_find(const struct settled *rows, size_t count,
 		else
 			end = middle;
 	}
-	return first < count && rows[first].job_id == job_id &&
-			rows[first].attempt == attempt
+	return first < count && rows[first].job_id == job_id && rows[first].attempt == attempt
 		? &rows[first]
 		: NULL;
 }
