@@ -53,7 +53,7 @@ fi
 drain_stream c "$tools/stream"
 drain_stream python "$root/tests/bench/stream.py"
 if command -v node >/dev/null; then
-	drain_stream node "$root/tests/bench/stream.mjs"
+	drain_stream node "$root/tests/bench/stream.js"
 else
 	note 'drain.stream_node: skipped, there is no node'
 fi

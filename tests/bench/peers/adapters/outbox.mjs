@@ -14,7 +14,7 @@ const root = path.join(here, '../../..')
 export const configs = {
 	exec_c: { mostJobs: 10000, handler: path.join(build, 'tests/bench/noop') },
 	stream_c: { stream: true, handler: path.join(build, 'tests/bench/stream') },
-	stream_node: { stream: true, handler: path.join(root, 'tests/bench/stream.mjs') }
+	stream_node: { stream: true, handler: path.join(root, 'tests/bench/stream.js') }
 }
 export const enqueueSql = `select * from outbox.enqueue('noop', '${payloadText}');`
 export const remainingSql = 'select exists (select from outbox.ready) or exists (select from outbox.claim) as more'

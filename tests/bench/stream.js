@@ -1,7 +1,9 @@
 #!/usr/bin/env node
+'use strict'
 // A stream handler that does nothing: takes what there is, answers it with one write. With a
-// FIFO in BENCH_COUNT it writes one byte there for each job.
-import { openSync, writeSync } from 'node:fs'
+// FIFO in BENCH_COUNT it writes one byte there for each job. (CommonJS, for it is installed under a
+// name without a suffix.)
+const { openSync, writeSync } = require('node:fs')
 
 const { BENCH_COUNT } = process.env
 const counter = BENCH_COUNT ? openSync(BENCH_COUNT, 'w') : undefined
