@@ -22,13 +22,17 @@ setInterval(() => {
 	say(`n ${done}`)
 }, 10).unref()
 
-let worker
-createInterface({ input: process.stdin }).on('line', async line => {
-	if (line === 'go') worker = await adapter.startWorker(database, config, report, mode)
-	if (line !== 'stop') return
-	await worker?.stop()
+let starting
+let stopping
+// Also when whoever measures is gone: a worker that has programs of its own must end them.
+const stop = () => stopping ??= (async () => {
+	await (await starting)?.stop()
 	process.exit(0)
-}).on('close', () => process.exit(0))
+})()
+createInterface({ input: process.stdin }).on('line', line => {
+	if (line === 'go') starting = adapter.startWorker(database, config, report, mode)
+	if (line === 'stop') stop()
+}).on('close', stop)
 
 try {
 	await adapter.check?.(config)
