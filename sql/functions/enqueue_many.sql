@@ -63,8 +63,8 @@ begin
 			if i = 1 or kinds[i] is distinct from kinds[i - 1] then
 				rules := outbox.kind_rules(kinds[i]);
 			end if;
-			due_ats[i] := outbox.check_job(kinds[i], payloads[i], rules.max_bytes,
-				rules.max_depth, dedupe_keys[i], tenant_keys[i], subject_keys[i],
+			due_ats[i] := outbox.check_job(kinds[i], payloads[i], rules.is_known,
+				rules.max_bytes, rules.max_depth, dedupe_keys[i], tenant_keys[i], subject_keys[i],
 				correlation_ids[i], traceparents[i], delays[i], run_ats[i], priorities[i],
 				max_attempts[i], metadatas[i]::json, versions[i]);
 			documents[i] := payloads[i]::json;

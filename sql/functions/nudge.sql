@@ -14,30 +14,33 @@ create or replace function outbox.sleep_key(lane text) returns integer
 	as 'select pg_catalog.hashtext(lane)';
 
 -- nudge(kind, lane, notify, pooled): tells whoever serves the lane that work of this kind
--- was added (due now or later). NOTIFY carries the kind and nothing else, at most once a
--- kind and transaction (the server merges equal ones), sent at commit.
+-- was added (due now or later), and returns whether it had to. NOTIFY carries the kind and
+-- nothing else, at most once a kind and transaction (the server merges equal ones), sent at
+-- commit.
 -- notify: false in a lane that only polls. pooled: a claimer of the lane is behind a
 -- transaction pooler and cannot hold the lock: always notify.
 create or replace function outbox.nudge(kind text, lane text, notify boolean, pooled boolean)
-	returns void language plpgsql
+	returns boolean language plpgsql
 as $$
 begin
 	if notify and (pooled
 		or not pg_catalog.pg_try_advisory_xact_lock_shared(7318349, outbox.sleep_key(lane)))
 	then
 		perform pg_catalog.pg_notify('outbox', kind);
+		return true;
 	end if;
+	return false;
 end $$;
 
 -- nudge(kind): the same, looking up the lane.
 create or replace function outbox.nudge(kind text)
-	returns void language plpgsql
+	returns boolean language plpgsql
 	set search_path = pg_catalog, pg_temp
 as $$
 declare
 	rules record := outbox.kind_rules(kind);
 begin
-	perform outbox.nudge(kind, rules.lane, rules.notify, rules.pooled);
+	return outbox.nudge(kind, rules.lane, rules.notify, rules.pooled);
 end $$;
 
 -- sleep_begin(lane): tries to fall asleep. asleep: this session has the lock and must look

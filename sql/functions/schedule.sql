@@ -104,9 +104,9 @@ begin
 	end if;
 	if schedule.function is null then
 		rules := outbox.kind_rules(schedule.kind);
-		perform outbox.check_job(schedule.kind, schedule.payload::text, rules.max_bytes,
-			rules.max_depth, null, schedule.tenant_key, null, null, null, null, null,
-			schedule.priority, schedule.max_attempts, null, null);
+		perform outbox.check_job(schedule.kind, schedule.payload::text, rules.is_known,
+			rules.max_bytes, rules.max_depth, null, schedule.tenant_key, null, null, null, null,
+			null, schedule.priority, schedule.max_attempts, null, null);
 	elsif num_nonnulls(schedule.payload, schedule.tenant_key, schedule.max_attempts) > 0 then
 		raise exception 'payload, tenant_key and max_attempts are for a kind, not for a function'
 			using errcode = '22023';

@@ -116,7 +116,7 @@ test_verify() {
 		drop index outbox.rearm_job;
 		alter table outbox.job add note text;
 		alter table outbox.lane alter notify set default false;
-		alter table outbox.job drop constraint job_priority_check;
+		alter table outbox.job drop constraint job_kind_check;
 		drop function outbox.fence;
 		create index extra on outbox.job (kind);
 		create or replace function outbox.seconds(count bigint) returns interval
@@ -129,7 +129,7 @@ test_verify() {
 	assert_line 'index claim_worker is invalid: drop it and create it again'
 	assert_line 'column job.note is not expected'
 	assert_line "column lane.notify has default 'false', expected is 'true'"
-	assert_line 'constraint job_priority_check on job is missing'
+	assert_line 'constraint job_kind_check on job is missing'
 	assert_line 'function fence(bigint, integer) is missing'
 	assert_line 'function seconds(bigint) has another source'
 	assertEquals 'problems' 8 "$(wc -l <"$work/out")"
