@@ -37,6 +37,7 @@ struct db {
 	struct db_call *running; /* sent, no longer in the queue */
 	bool preparing;          /* what was sent of it, if anything, is its PREPARE */
 	bool spoilt;             /* nothing more is sent on this connection */
+	bool pooled;             /* nothing is prepared on it */
 	PGresult *result;        /* of running: its first error, else its last result */
 
 	int holds;  /* callbacks of ours that are running */
@@ -146,7 +147,7 @@ static void flush(struct db *db)
 /* Sends the running call, or first what prepares it. */
 static void send_running(struct db *db)
 {
-	const struct db_prepared *prepared = db->options.pooled ? NULL : &db->prepared;
+	const struct db_prepared *prepared = db->pooled ? NULL : &db->prepared;
 
 	if (db_call_send(db->running, db->conn, prepared, &db->preparing) == 0) {
 		flush(db);
@@ -193,13 +194,13 @@ static void deliver_notifications(struct db *db)
 
 /*
  * Whether a new connection helps: the server is going away or read-only, or a prepared
- * statement has outlived what it was planned for (0A000 after a migration changed a result
- * type, 26000 when something deallocated it), or a COPY was begun, which nobody serves.
+ * statement is gone or has outlived what it was planned for (0A000 after a migration changed a
+ * result type), or a COPY was begun, which nobody serves.
  */
 static bool is_connection_spoilt(const struct db *db, const struct err *err)
 {
 	return db->state == DB_CHECKING || err->class == ERR_UNAVAILABLE ||
-		strcmp(err->sqlstate, "0A000") == 0 || strcmp(err->sqlstate, "26000") == 0 ||
+		strcmp(err->sqlstate, "0A000") == 0 ||
 		PQtransactionStatus(db->conn) == PQTRANS_ACTIVE;
 }
 
@@ -313,10 +314,12 @@ static void on_schema(void *ctx, PGresult *result, const struct err *err)
 
 	if (db->state != DB_CHECKING) /* the connection was dropped */
 		return;
-	if (db_check_schema(result, &why) == 0)
+	if (db_check_schema(result, &why) == 0) {
+		db->pooled = db->options.pooled || db_is_behind_pooler(db->conn, result);
 		become_up(db);
-	else if (why.class == ERR_CONFIG || why.class == ERR_PERM)
+	} else if (why.class == ERR_CONFIG || why.class == ERR_PERM) {
 		give_up(db, &why);
+	}
 }
 
 static void on_connected(struct db *db)
@@ -431,6 +434,7 @@ struct db *db_new(struct loop *loop, const struct db_options *options, struct er
 	struct db *db = mem_alloc(1, sizeof(*db));
 	db->loop = loop;
 	db->options = *options;
+	db->pooled = options->pooled;
 	db->state = DB_DOWN;
 	db->fd = -1;
 	db->backoff_ms = BACKOFF_MIN_MS;
@@ -452,6 +456,11 @@ void db_free(struct db *db)
 	db->freed = true;
 	hold(db);
 	release(db);
+}
+
+bool db_is_pooled(const struct db *db)
+{
+	return db->pooled;
 }
 
 bool db_is_up(const struct db *db)

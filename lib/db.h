@@ -5,8 +5,8 @@
  * keepalives; reconnects with jittered, doubling backoff (100 ms to 10 s). On connecting it
  * checks that the schema version is in [OUTBOX_SCHEMA_MIN, OUTBOX_SCHEMA_MAX]; outside, the
  * `fatal` callback gets ERR_CONFIG naming both. No session state but prepared statements
- * and, where asked, LISTEN: settings live in the SQL functions. With `pooled`, nothing is
- * prepared and nothing session-bound is used.
+ * and, where asked, LISTEN: settings live in the SQL functions. With `pooled`, or when a pooler
+ * is found in between on connecting, nothing is prepared and nothing session-bound is used.
  *
  * One query runs at a time; others wait in order. A query's callback is called exactly
  * once: with its result, with the server's error, or with ERR_UNAVAILABLE when the
@@ -38,7 +38,7 @@ struct db;
 struct db_options {
 	const char *conninfo;     /* --db; NULL or "": libpq's environment and defaults */
 	const char *program;      /* application_name */
-	bool pooled;              /* behind a transaction pooler */
+	bool pooled;              /* behind a transaction pooler, even if none is found */
 	bool skip_schema_check;   /* for `outbox migrate` */
 	void (*on_up)(void *ctx); /* connected and checked */
 	void (*on_down)(void *ctx,
@@ -53,6 +53,7 @@ struct db_options {
 struct db *db_new(struct loop *loop, const struct db_options *options, struct err *err);
 void db_free(struct db *db); /* callbacks of waiting queries are not called */
 bool db_is_up(const struct db *db);
+bool db_is_pooled(const struct db *db);      /* as told or, once it was up, as found */
 size_t db_queue_length(const struct db *db); /* waiting and running queries */
 void db_reconnect(struct db *db);            /* drop the connection and start anew */
 PGconn *db_conn(struct db *db); /* for escapes and backend pid; NULL when down */

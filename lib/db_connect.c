@@ -7,7 +7,8 @@
 #include "units.h"
 #include "version.h"
 
-const char *const db_schema_query = "select outbox.schema_version()";
+const char *const db_schema_query =
+	"select outbox.schema_version(), pg_catalog.pg_backend_pid()";
 
 /* ---- errors */
 
@@ -152,6 +153,11 @@ PGconn *db_connect_with(db_connect_fn *connect, const struct db_options *options
 		options->conninfo ? options->conninfo : "", "read-write", NULL};
 
 	return connect(keywords, values, 1);
+}
+
+bool db_is_behind_pooler(const PGconn *conn, const PGresult *result)
+{
+	return atoi(PQgetvalue(result, 0, 1)) != PQbackendPID(conn);
 }
 
 int db_check_schema(const PGresult *result, struct err *err)

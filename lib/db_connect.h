@@ -23,6 +23,10 @@ PGconn *db_connect_with(db_connect_fn *connect, const struct db_options *options
 extern const char *const db_schema_query;
 int db_check_schema(const PGresult *result, struct err *err);
 
+/* Whether the server process that answered that query is another one than the connection was
+ * told of: a pooler is in between, and may pass each transaction to another process. */
+bool db_is_behind_pooler(const PGconn *conn, const PGresult *result);
+
 /* Whether the result is a success; else *err is filled. */
 bool db_is_success(const PGconn *conn, const PGresult *result, struct err *err);
 

@@ -121,6 +121,8 @@ enum err_class err_class_of_sqlstate(const char *sqlstate)
 		{"57P03", ERR_UNAVAILABLE},
 		{"57P05", ERR_UNAVAILABLE},
 		{"25006", ERR_UNAVAILABLE},
+		{"26000", ERR_UNAVAILABLE},
+		{"42P05", ERR_UNAVAILABLE},
 		{"40001", ERR_TEMP},
 		{"40P01", ERR_TEMP},
 		{"55P03", ERR_TEMP},

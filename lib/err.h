@@ -55,7 +55,8 @@ int err_exit_code(const struct err *err);
 
 /*
  * The class of an SQLSTATE of PostgreSQL. 08*, 57P01..57P03, 57P05 (the session was idle for
- * too long) and 25006 (read-only after a failover): ERR_UNAVAILABLE, drop the connection. 40001,
+ * too long), 25006 (read-only after a failover), 26000 and 42P05 (the session is not the one that
+ * prepared our statements): ERR_UNAVAILABLE, drop the connection. 40001,
  * 40P01, 55P03, 53*, 57014 and 58* (the server's disk and system): ERR_TEMP. 42501 and 28*:
  * ERR_PERM. 22* and 23*: ERR_DATA. 3F000, 42P01 and 42883: ERR_CONFIG. All others: ERR_SOFTWARE.
  */

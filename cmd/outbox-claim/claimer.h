@@ -29,7 +29,6 @@ struct claimer_options {
 	const char *lane;
 	int64_t lease_ms;
 	int64_t batch; /* most jobs a claim */
-	bool pooled;   /* the database is behind a transaction pooler */
 	const struct reserve *reserves;
 	size_t reserves_count;
 };

@@ -119,7 +119,8 @@ static void on_db_up(void *ctx)
 {
 	struct app *app = ctx;
 
-	log_event(LOG_INFO, "connected");
+	log_event(LOG_INFO, "connected",
+		LOG_TEXT("pooler", db_is_pooled(app->db) ? "yes" : NULL));
 	if (claim_options.once && !app->pipe.is_started) {
 		app->pipe.is_started = true;
 		pipe_run(&app->pipe);
@@ -148,7 +149,6 @@ static void set_up(struct app *app)
 		.lane = claim_options.lane,
 		.lease_ms = claim_options.lease_ms,
 		.batch = claim_options.batch,
-		.pooled = program_db_options.pooled,
 		.reserves = claim_options.reserves,
 		.reserves_count = claim_options.reserves_count,
 	};

@@ -18,7 +18,7 @@ static void on_quiet(void *ctx, PGresult *result, const struct err *err)
 void sleep_reset(struct claimer *claimer)
 {
 	claimer->sleep = (struct sleep){.has_lock = false};
-	if (claimer->options.pooled)
+	if (db_is_pooled(claimer->db))
 		send_lane_is_pooled(claimer->db, claimer->options.lane, on_quiet, NULL);
 }
 
@@ -59,7 +59,7 @@ static void on_answer(void *ctx, PGresult *result, const struct err *err)
 
 bool sleep_try(struct claimer *claimer)
 {
-	if (claimer->sleep.has_lock || claimer->options.pooled ||
+	if (claimer->sleep.has_lock || db_is_pooled(claimer->db) ||
 		!claimer_hears_listener(claimer))
 		return false;
 	claimer->looking = true;

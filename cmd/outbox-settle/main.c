@@ -240,7 +240,8 @@ static void on_db_up(void *ctx)
 {
 	struct app *app = ctx;
 
-	log_event(LOG_INFO, "connected");
+	log_event(LOG_INFO, "connected",
+		LOG_TEXT("pooler", db_is_pooled(app->settler.db) ? "yes" : NULL));
 	program_ready();
 	settler_go(&app->settler);
 }

@@ -204,7 +204,8 @@ static void on_db_up(void *ctx)
 {
 	struct sweeper *sweeper = ctx;
 
-	log_event(LOG_INFO, "connected");
+	log_event(LOG_INFO, "connected",
+		LOG_TEXT("pooler", db_is_pooled(sweeper->db) ? "yes" : NULL));
 	program_ready();
 	workers_db_up(&sweeper->workers);
 	start_pass(sweeper);

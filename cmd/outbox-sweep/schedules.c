@@ -168,7 +168,7 @@ static void fire(struct schedules *schedules)
 
 static int64_t longest_wait_us(const struct schedules *schedules)
 {
-	return program_db_options.pooled ? schedules->interval_ms * 1000 : LOOK_US;
+	return db_is_pooled(schedules->db) ? schedules->interval_ms * 1000 : LOOK_US;
 }
 
 static void on_next(void *ctx, PGresult *result, const struct err *err)
@@ -232,7 +232,7 @@ static void on_up(void *ctx)
 {
 	struct schedules *schedules = ctx;
 
-	if (!program_db_options.pooled)
+	if (!db_is_pooled(schedules->db))
 		db_command(schedules->db, "listen outbox_schedule", on_listening, schedules);
 	look(schedules);
 }

@@ -140,8 +140,8 @@ static int check_session(PGconn *conn, struct report *report, struct err *err)
 		(double)ahead_us / 1e6, (double)(after_us - before_us) / 2e6);
 	findf(report, "pooler", !is_pooled || program_db_options.pooled,
 		is_pooled
-			? "a pooler is in between: give the programs --pooled, and outbox-listen "
-			  "a direct connection"
+			? "a pooler is in between, which the programs get on with, but outbox-listen "
+			  "needs a direct connection"
 			: "the connection is direct");
 	PQclear(result);
 	return 0;

@@ -2,6 +2,7 @@
 # The listener goes deaf, in each way that it can, and says so or recovers.
 # shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
 . "$(dirname "$0")/../e2e/lib.sh"
+. "$(dirname "$0")/pgbouncer.sh"
 
 # A listener of its own, whose frames are in $work/frames as JSON lines.
 start_listener() { # [OPTION ...]
@@ -21,8 +22,6 @@ start_relay() {
 		"$server_host/.s.PGSQL.$PGPORT" 2>"$work/relay.log" &
 	echo $! >"$work/relay.pid"
 }
-
-server_host=$PGHOST
 
 frames_are() { # COUNT PATTERN
 	[ "$(grep -c "$2" "$work/frames")" -ge "$1" ]
@@ -99,33 +98,8 @@ test_read_only_server_is_refused() {
 
 # The pooler has one server connection, so it serves the LISTEN and the listener's NOTIFY by
 # the same session: the hardest case to notice.
-start_pooler() { # POOL_MODE
-	mkdir -p "$work/pooler"
-	cat >"$work/pooler/ini" <<-END
-		[databases]
-		* = host=$server_host port=$PGPORT user=$PGUSER pool_size=1
-		[pgbouncer]
-		unix_socket_dir = $work/pooler
-		listen_addr =
-		listen_port = $PGPORT
-		auth_type = any
-		pool_mode = $1
-		ignore_startup_parameters = options,extra_float_digits
-	END
-	set -- pgbouncer "$work/pooler/ini"
-	if [ "$(id -u)" -eq 0 ]; then
-		chown postgres "$work/pooler"
-		chmod 711 "$work"
-		set -- setpriv --reuid=postgres --regid=postgres --clear-groups "$@"
-	fi
-	"$@" >"$work/pooler.log" 2>&1 &
-	echo $! >"$work/pooler.pid"
-	assert_soon 10 test -S "$work/pooler/.s.PGSQL.$PGPORT"
-}
-
 test_transaction_pooler_is_named() {
-	PATH=$PATH:/usr/sbin
-	start_pooler transaction || return
+	start_pooler transaction 1 || return
 	start_listener --db "host=$work/pooler dbname=$PGDATABASE user=$PGUSER"
 	assert_soon 30 events_are 1 deaf || return
 	assertContains "$(grep event=deaf "$work/listen.log")" 'a transaction pooler is in between'
