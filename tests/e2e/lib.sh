@@ -35,16 +35,29 @@ oneTimeSetUp() {
 	exit 1
 }
 
-setUp() {
-	test_number=$((test_number + 1))
+make_work() {
 	# Not below SHUNIT_TMPDIR, so that the paths of ipc sockets stay short.
 	work=$(mktemp -d /tmp/outbox-test-XXXXXX)
 	handlers=$work/handlers.d
 	mkdir -m 755 "$handlers"
-	chmod 755 "$work"
+	chmod 755 "$work" # one test runs as somebody else
 	logs_shown=
 	export OUTBOX_RUNTIME_DIR="$work/run"
 	export TMPDIR="$work" # so that nothing stays of what is killed
+}
+
+kill_programs() {
+	for file in "$work"/*.pid; do
+		[ -e "$file" ] || continue
+		read -r pid <"$file"
+		kill -KILL "$pid" 2>/dev/null
+		wait "$pid" 2>/dev/null
+	done
+}
+
+setUp() {
+	test_number=$((test_number + 1))
+	make_work
 	export PGDATABASE="e2e_$$_$test_number"
 	on_server "create database $PGDATABASE template $template"
 }
@@ -52,12 +65,7 @@ setUp() {
 # shunit2 calls it once more when it exits.
 tearDown() {
 	[ -n "$work" ] || return 0
-	for file in "$work"/*.pid; do
-		[ -e "$file" ] || continue
-		read -r pid <"$file"
-		kill -KILL "$pid" 2>/dev/null
-		wait "$pid" 2>/dev/null
-	done
+	kill_programs
 	on_server "drop database if exists e2e_$$_$test_number with (force)"
 	rm -rf "$work"
 	work=

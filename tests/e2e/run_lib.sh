@@ -7,12 +7,7 @@ export OUTBOX_TEST_DB=none
 oneTimeSetUp() { :; }
 
 setUp() {
-	work=$(mktemp -d /tmp/outbox-test-XXXXXX)
-	handlers=$work/handlers.d
-	mkdir -m 755 "$handlers"
-	chmod 755 "$work" # one test runs as somebody else
-	export OUTBOX_RUNTIME_DIR="$work/run"
-	logs_shown=
+	make_work
 }
 
 # Also kills what handlers named in files NAME.started.

@@ -30,12 +30,7 @@ oneTimeSetUp() { :; }
 oneTimeTearDown() { :; }
 
 setUp() {
-	work=$(mktemp -d /tmp/outbox-test-XXXXXX)
-	chmod 755 "$work"
-	handlers=$work/handlers.d
-	mkdir -m 755 "$handlers"
-	logs_shown=
-	export OUTBOX_RUNTIME_DIR="$work/run"
+	make_work
 	if [ -z "${OUTBOX_OWN_MOUNTS:-}" ]; then
 		echo 'skipped: only root may mount small disks'
 		startSkipping
@@ -44,12 +39,7 @@ setUp() {
 
 tearDown() {
 	[ -n "$work" ] || return 0
-	for file in "$work"/*.pid; do
-		[ -e "$file" ] || continue
-		read -r pid <"$file"
-		kill -KILL "$pid" 2>/dev/null
-		wait "$pid" 2>/dev/null
-	done
+	kill_programs
 	[ ! -d "$work/cluster/data" ] || stop_cluster
 	for mounted in "$work"/*/; do
 		umount "$mounted" 2>/dev/null

@@ -18,13 +18,7 @@ oneTimeSetUp() { :; }
 
 # The primary, in $work/a, has the schema.
 setUp() {
-	work=$(mktemp -d /tmp/outbox-test-XXXXXX)
-	handlers=$work/handlers.d
-	mkdir -m 755 "$handlers"
-	chmod 755 "$work"
-	logs_shown=
-	export OUTBOX_RUNTIME_DIR="$work/run"
-	export TMPDIR="$work"
+	make_work
 	pg-temp start "$work/a"
 	eval "$(pg-temp env "$work/a")"
 	server_port=$PGPORT
@@ -33,12 +27,7 @@ setUp() {
 
 tearDown() {
 	[ -n "$work" ] || return 0
-	for file in "$work"/*.pid; do
-		[ -e "$file" ] || continue
-		read -r pid <"$file"
-		kill -KILL "$pid" 2>/dev/null
-		wait "$pid" 2>/dev/null
-	done
+	kill_programs
 	for server in a b; do
 		[ ! -d "$work/$server" ] || pg-temp stop "$work/$server"
 	done
