@@ -205,7 +205,8 @@ create or replace function outbox.doctor_server()
 	from (
 		select count(*) as used, count(*) filter (where a.application_name ~ '^outbox') as ours,
 			current_setting('max_connections')::integer
-				- current_setting('superuser_reserved_connections')::integer as most
+				- current_setting('superuser_reserved_connections')::integer
+				- coalesce(current_setting('reserved_connections', true)::integer, 0) as most -- 16 on
 		from pg_stat_activity a where a.backend_type = 'client backend') c
 	union all
 	select 'deadlocks', outbox.graded(
