@@ -121,6 +121,8 @@ enum err_class err_class_of_sqlstate(const char *sqlstate)
 		{"57P03", ERR_UNAVAILABLE},
 		{"57P05", ERR_UNAVAILABLE},
 		{"25006", ERR_UNAVAILABLE},
+		{"25P03", ERR_UNAVAILABLE},
+		{"25P04", ERR_UNAVAILABLE},
 		{"26000", ERR_UNAVAILABLE},
 		{"42P05", ERR_UNAVAILABLE},
 		{"40001", ERR_TEMP},
@@ -142,4 +144,9 @@ enum err_class err_class_of_sqlstate(const char *sqlstate)
 		if (strncmp(sqlstate, table[i].prefix, strlen(table[i].prefix)) == 0)
 			return table[i].class;
 	return ERR_SOFTWARE;
+}
+
+bool err_is_timeout(const struct err *err)
+{
+	return strcmp(err->sqlstate, "57014") == 0 || strcmp(err->sqlstate, "25P04") == 0;
 }

@@ -54,12 +54,19 @@ bool err_is_temporary(const struct err *err);
 int err_exit_code(const struct err *err);
 
 /*
- * The class of an SQLSTATE of PostgreSQL. 08*, 57P01..57P03, 57P05 (the session was idle for
- * too long), 25006 (read-only after a failover), 26000 and 42P05 (the session is not the one that
- * prepared our statements): ERR_UNAVAILABLE, drop the connection. 40001,
- * 40P01, 55P03, 53*, 57014 and 58* (the server's disk and system): ERR_TEMP. 42501 and 28*:
- * ERR_PERM. 22* and 23*: ERR_DATA. 3F000, 42P01 and 42883: ERR_CONFIG. All others: ERR_SOFTWARE.
+ * The class of an SQLSTATE of PostgreSQL. 08*, 57P01..57P03, 57P05, 25P03 and 25P04 (timeouts
+ * that end the session), 25006 (read-only after a failover), 26000 and 42P05 (the session is not
+ * the one that prepared our statements): ERR_UNAVAILABLE, drop the connection. 40001, 40P01,
+ * 55P03, 53*, 57014 and 58* (the server's disk and system): ERR_TEMP. 42501 and 28*: ERR_PERM.
+ * 22* and 23*: ERR_DATA. 3F000, 42P01 and 42883: ERR_CONFIG. All others: ERR_SOFTWARE.
  */
 enum err_class err_class_of_sqlstate(const char *sqlstate);
+
+/*
+ * Whether the server stopped a statement because it took too long: statement_timeout (57014, of
+ * ERR_TEMP; so does who cancels it by hand) or transaction_timeout (25P04, of ERR_UNAVAILABLE;
+ * from PostgreSQL 17 on). The same call may take too long again.
+ */
+bool err_is_timeout(const struct err *err);
 
 #endif

@@ -242,16 +242,16 @@ static bool is_state(const struct err *err, const char *sqlstate)
 
 /*
  * Whether one result of a batch may be what all of it waits for: one that somebody has locked
- * (55P03), whose statements run into statement_timeout (57014), or that meets a conflict again
- * as soon as it is tried again. It must not hold up the others.
+ * (55P03), whose statements run into a timeout of the server, or that meets a conflict again as
+ * soon as it is tried again. It must not hold up the others.
  */
 static bool may_be_of_one(const struct settler *settler, const struct err *err)
 {
-	return is_state(err, "55P03") || is_state(err, "57014") ||
+	return is_state(err, "55P03") || err_is_timeout(err) ||
 		(settler->backoff_ms > 0 && (is_state(err, "40001") || is_state(err, "40P01")));
 }
 
-/* After a statement_timeout: results with statements of their own are the first suspects.
+/* After a timeout: results with statements of their own are the first suspects.
  * Returns whether there are any among several. */
 static bool set_suspects_apart(struct batch *batch)
 {
@@ -268,7 +268,7 @@ static bool set_suspects_apart(struct batch *batch)
 
 static void split(struct settler *settler, const struct err *err)
 {
-	if (!is_state(err, "57014") || !set_suspects_apart(&settler->batch))
+	if (!err_is_timeout(err) || !set_suspects_apart(&settler->batch))
 		settler->limit = settler->batch.count / 2;
 	batch_return(&settler->batch, &settler->queue);
 }
@@ -276,7 +276,7 @@ static void split(struct settler *settler, const struct err *err)
 /* Its own statements always take too long, which is not to be told from a slow server at once. */
 static bool takes_too_long(struct entry *entry, const struct err *err)
 {
-	if (!is_state(err, "57014") || entry->failure != NULL || !entry_has_effects(entry))
+	if (!err_is_timeout(err) || entry->failure != NULL || !entry_has_effects(entry))
 		return false;
 	return ++entry->timeouts >= MAX_TIMEOUTS;
 }
@@ -298,7 +298,7 @@ static void retry_batch(struct settler *settler, const struct err *err)
 	for (size_t i = 0; i < batch->count; i++)
 		claims_uncount(&settler->claims, batch->entries[i]->result.claim_id,
 			batch->entries[i]->result.claim_size);
-	if (err->class == ERR_UNAVAILABLE) {
+	if (err->class == ERR_UNAVAILABLE && !err_is_timeout(err)) {
 		batch_return(batch, &settler->queue);
 		return;
 	}

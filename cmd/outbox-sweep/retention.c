@@ -1,7 +1,5 @@
 #include "retention.h"
 
-#include <string.h>
-
 #include "frame.h"
 #include "json.h"
 #include "log.h"
@@ -81,11 +79,6 @@ static void go_on(struct retention *retention, int64_t after_us)
 	loop_set_timer(retention->loop, &retention->timer, after_us);
 }
 
-static bool is_timeout(const struct err *err)
-{
-	return strcmp(err->sqlstate, "57014") == 0;
-}
-
 static void halve(struct retention *retention)
 {
 	if (retention->rows > 1)
@@ -106,7 +99,7 @@ static void on_failed_step(struct retention *retention, int64_t took_us,
 	const struct err *err)
 {
 	sweep_log_failure("retain_failed", err);
-	if (!is_timeout(err) || retention->rows == 1 || retention->stopping) {
+	if (!err_is_timeout(err) || retention->rows == 1 || retention->stopping) {
 		end(retention);
 		return;
 	}

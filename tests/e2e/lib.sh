@@ -87,6 +87,10 @@ sql() { # SQL: prints the result, columns separated by |
 	psql -qXAt -v ON_ERROR_STOP=1 -c "$1"
 }
 
+has_setting() { # NAME: whether this version of the server has it
+	[ "$(sql "select count(*) from pg_settings where name = '$1'")" = 1 ]
+}
+
 enqueue() { # KIND PAYLOAD [, NAME => VALUE ...]: prints the id
 	sql "select id from outbox.enqueue('$1', '$2' ${3:-})"
 }

@@ -228,11 +228,11 @@ test_commit_follow_up_and_hook() {
 	stop_pipeline
 }
 
-# What hinders one result holds up no other: statements that run into the server's
-# statement_timeout, which that attempt is charged with, and ones that never get through for a
-# passing reason, which nobody is.
-test_statements_that_hinder() {
-	sql "alter database $PGDATABASE set statement_timeout = '500ms'"
+# What hinders one result holds up no other: statements that run into a timeout of the server,
+# which that attempt is charged with, and ones that never get through for a passing reason,
+# which nobody is.
+hinder_under() { # statement_timeout|transaction_timeout
+	sql "alter database $PGDATABASE set $1 = '500ms'"
 	sql 'create table locks (free boolean); insert into locks values (false);
 		create function when_free() returns void language plpgsql as $$
 		begin
@@ -259,12 +259,22 @@ test_statements_that_hinder() {
 	assert_soon 20 jobs_are succeeded 55
 	assert_soon 20 job_is "$slow" dead
 	assertEquals 'dead settle_failed' "$(ledger_of "$slow")"
-	assert_sql 'why' t "select error like '%statement timeout%' from outbox.attempt where job_id = $slow"
+	assert_sql 'why' t "select error ~ '(statement|transaction) timeout' from outbox.attempt where job_id = $slow"
 	assertTrue 'still running' "job_is $hindered running"
 	sql 'update locks set free = true'
 	assert_soon 20 job_is "$hindered" succeeded
 	assert_ledger
 	stop_pipeline
+}
+
+test_statements_that_hinder() {
+	hinder_under statement_timeout
+}
+
+# This one ends the session as well.
+test_statements_that_hinder_in_a_limited_transaction() {
+	has_setting transaction_timeout || startSkipping
+	isSkipping || hinder_under transaction_timeout
 }
 
 # ---- policies

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Clean-up that could never win (SWP-04): much to delete under a statement_timeout, and a
-# forgotten transaction that keeps vacuum from its work.
+# Clean-up that could never win (SWP-04): much to delete under a timeout, and a forgotten
+# transaction that keeps vacuum from its work.
 #
 # environment: CLEAN_UP_ROWS   rows to delete (default 400, each of which takes 5 ms then)
-#              CLEAN_UP_MS     statement_timeout (default 200)
+#              CLEAN_UP_MS     statement_timeout or transaction_timeout (default 200)
 #              PINNED_S        seconds that a snapshot is held under load (default 4)
 #              PINNED_RATE     jobs a second (default 200)
 # The long form:
@@ -44,10 +44,10 @@ losses_are() { # COUNT
 	[ "$(sql "select count(*) from outbox.attempt where outcome = 'lost'")" -eq "$1" ]
 }
 
-test_deleting_goes_on_under_a_statement_timeout() {
+delete_under() { # statement_timeout|transaction_timeout
 	make_old_jobs "$rows"
 	[ "$rows" -gt 10000 ] || make_deleting_slow
-	sql "alter database $PGDATABASE set statement_timeout = $timeout_ms"
+	sql "alter database $PGDATABASE set $1 = $timeout_ms"
 	start sweep outbox-sweep --interval 200ms || return
 	assert_soon 30 is_deleting || return
 	for n in 1 2; do
@@ -59,6 +59,16 @@ test_deleting_goes_on_under_a_statement_timeout() {
 	assert_soon $((30 + rows / 1000)) old_jobs_are_left 0
 	stop sweep
 	assertEquals 'exit status' 0 $?
+}
+
+test_deleting_goes_on_under_a_statement_timeout() {
+	delete_under statement_timeout
+}
+
+# This one ends the session as well.
+test_deleting_goes_on_under_a_transaction_timeout() {
+	has_setting transaction_timeout || startSkipping
+	isSkipping || delete_under transaction_timeout
 }
 
 is_deleting() {

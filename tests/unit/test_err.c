@@ -129,6 +129,8 @@ static void sqlstates_have_classes(void **state)
 		{"57014", ERR_TEMP},
 		{"25006", ERR_UNAVAILABLE},
 		{"25P02", ERR_SOFTWARE},
+		{"25P03", ERR_UNAVAILABLE},
+		{"25P04", ERR_UNAVAILABLE},
 		{"26000", ERR_UNAVAILABLE},
 		{"42P05", ERR_UNAVAILABLE},
 		{"40001", ERR_TEMP},
