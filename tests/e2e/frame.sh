@@ -1,22 +1,8 @@
 #!/bin/sh
 # outbox-frame: JSON lines to frames and back. Needs no database.
-# shellcheck disable=SC2016 # $ stands in JSON, not in the shell
-
-root=$(cd "$(dirname "$0")/../.." && pwd)
-case ${B:=build} in
-/*) PATH=$B:$PATH ;;
-*) PATH=$root/$B:$PATH ;;
-esac
-
-setUp() {
-	work=$(mktemp -d /tmp/outbox-test-XXXXXX)
-}
-
-tearDown() {
-	[ -n "$work" ] || return 0
-	rm -rf "$work"
-	work=
-}
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154 # run_lib.sh; $ stands in JSON, not in the shell
+. "$(dirname "$0")/run_lib.sh"
+logs=output
 
 all_types() {
 	cat <<-'END'
@@ -55,16 +41,17 @@ test_documents_that_do_not_fit_a_line_become_strings() {
 test_frames_appear_while_the_input_is_open() {
 	mkfifo "$work/input"
 	outbox-frame decode <"$work/input" >"$work/output" &
+	echo $! >"$work/decode.pid"
 	exec 8>"$work/input"
 	all_types | outbox-frame encode >&8
-	deadline=$(($(date +%s) + 10))
-	until [ "$(wc -l <"$work/output")" -eq 9 ] || [ "$(date +%s)" -gt $deadline ]; do
-		sleep 0.05
-	done
-	assertEquals 'lines before the end of input' 9 "$(wc -l <"$work/output")"
+	assert_soon 10 has_lines 9
 	exec 8>&-
-	wait $!
+	wait_for_end decode
 	assertEquals 'exit status' 0 $?
+}
+
+has_lines() { # COUNT
+	[ "$(wc -l <"$work/output")" -eq "$1" ]
 }
 
 # The status and the error of a run that must fail.

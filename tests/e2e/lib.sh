@@ -131,6 +131,15 @@ assert_soon() { # SECONDS COMMAND [ARGUMENT ...]
 	return 1
 }
 
+is_past() { # SECONDS SINCE 1970
+	[ "$(date +%s)" -ge "$1" ]
+}
+
+# Where the time itself is what is tested, and for nothing else.
+let_pass() { # SECONDS
+	wait_until $(($1 + 30)) is_past $(($(date +%s) + $1))
+}
+
 # ---- programs
 
 # Starts a program and waits until it says that it is ready. Its stderr goes to

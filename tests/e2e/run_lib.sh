@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC1091,SC2034,SC2154
-# lib.sh for tests of the runner alone: without a PostgreSQL. Logs are $logs.
+# lib.sh for tests without a PostgreSQL, most of them of the runner alone. Logs are $logs.
 
 export OUTBOX_TEST_DB=none
 . "$(dirname "$0")/lib.sh"

@@ -44,8 +44,7 @@ test_a_million_waiting_jobs_cost_nothing() {
 	assert_soon 20 are_asleep 1 || return
 	transactions_before=$(transactions)
 	cpu_before=$(cpu_time "$(pid_of claim)")
-	end=$(($(date +%s) + 20))
-	wait_until 40 is_past $end
+	let_pass 20
 	asked=$(($(transactions) - transactions_before))
 	assertTrue "$asked transactions in 20 s" "[ $asked -lt 30 ]"
 	used=$(($(cpu_time "$(pid_of claim)") - cpu_before))
@@ -53,11 +52,6 @@ test_a_million_waiting_jobs_cost_nothing() {
 
 	enqueue later '{"n":1}' ", delay => '300 ms'" >/dev/null
 	assert_soon 10 jobs_are succeeded 1
-}
-
-is_past() { # SECONDS SINCE 1970
-	sleep 1
-	[ "$(date +%s)" -ge "$1" ]
 }
 
 test_the_clock_moves_under_a_running_pipeline() {

@@ -169,14 +169,10 @@ note_use() { # FILE: ticks and lines of each program
 	done >"$1"
 }
 
-is_past() { # SECONDS SINCE 1970
-	[ "$(date +%s)" -ge "$1" ]
-}
-
 # The disk is full by now and stays so for a while. A loop that is busy uses 100 ticks a second.
 stay_full() {
 	note_use "$work/use.before"
-	wait_until $((full_s + 10)) is_past $(($(date +%s) + full_s))
+	let_pass "$full_s"
 	note_use "$work/use.after"
 	paste -d' ' "$work/use.before" "$work/use.after" |
 		awk '{ print $1, $5 - $2, $6 - $3 }' >"$work/use"

@@ -124,7 +124,7 @@ outage() { # COMMAND COMMAND
 	before=$(on a 'select count(*) from orders')
 	"$1" || return
 	assert_soon 20 lines_reach slow.ended 2 || return
-	sleep "$FAILOVER_NAME_S"
+	let_pass "$FAILOVER_NAME_S"
 	"$2" || return
 	back_at=$(date +%s)
 	assert_soon 30 orders_reach $((before + 50)) || return

@@ -114,10 +114,6 @@ begin_with_job_in_flight() {
 	open_session b
 }
 
-assert_sql() { # MESSAGE EXPECTED SQL
-	assertEquals "$1" "$2" "$(sql "$3")"
-}
-
 # ---- ENQ-06: several producers, one key
 
 # Session b enqueues while a, which was first, has not ended its transaction.
