@@ -9,8 +9,9 @@
 -- for which that is true are deleted.
 --
 -- A result that does not come back has been recorded as the success that it says. Of one
--- that comes back, the row tells what it has become; with outcome null it was refused: the
--- attempt was over already, or was never handed out, and nothing has changed for it.
+-- that comes back, the row tells what it has become, also when it had been recorded before and
+-- only the answer was lost; with outcome null it was refused: the attempt was over already, or
+-- was never handed out, and nothing has changed for it.
 --
 -- Results that are plainly "ok" go in with one statement; all others, and everything when
 -- one of the plain ones is refused, go one by one through settle_one.
@@ -89,6 +90,9 @@ begin
 		if item.claim_id is not null then
 			one := outbox.settle_one(item);
 		end if;
+		if one.job_id is null then
+			one := outbox.settled_before(item);
+		end if;
 		one.job_id := item.job_id;
 		one.attempt := item.attempt;
 		return next one;
@@ -160,6 +164,16 @@ begin
 	get diagnostics recorded = row_count;
 	return recorded;
 end $$;
+
+-- settled_before(r): what the attempt has become, if it is this run of it that was recorded:
+-- no other began at the same instant. Else null.
+create or replace function outbox.settled_before(r outbox.result)
+	returns outbox.settled language sql stable
+	as $$ select (a.job_id, a.attempt, a.kind, a.outcome, a.code, a.next_at, a.duration_ms,
+			a.worker, null)::outbox.settled
+		from outbox.attempt a
+		where a.job_id = r.job_id and a.attempt = r.attempt
+			and a.started_at = outbox.time_at(r.started_us) $$;
 
 -- claim_is_over(ids, attempts): whether each of a claim's attempts has ended, or its job is
 -- gone.

@@ -72,13 +72,19 @@ select test.place(:one) as place1, test.place(:two) as place2, test.place(:three
 select (test.settle(:one, 'ok', done => false)).outcome as x, (test.settle(:two, 'retry', 'a', done => false)).outcome as y \gset
 create table test.as_it_was as select test.snapshot();
 
-select is((test.settle(r.job, r.outcome, place => r.place::test.place, done => false)).job_id, null, r.label)
+-- said once more, because the answer was lost: what it has become
+select is((test.settle(:one, 'ok', place => :'place1', done => false)).outcome, 'succeeded', 'a success repeated');
+select results_eq(format($$select outcome::text, code, next_at is null from test.settle(%s, 'retry', 'a', place => '%s', done => false)$$,
+	:two, :'place2'), $$values ('failed', 'a', false)$$, 'a failure repeated');
+
+select is((test.settle(r.job, r.outcome, place => r.place::test.place, done => false, began_us => outbox.clock_us() - 3000)).job_id,
+	null, r.label)
 from (values
-	(:one, 'ok', :'place1', 'a success repeated'),
+	(:one, 'ok', :'place1', 'a success after a success'),
 	(:one, 'retry', :'place1', 'a failure after a success'),
 	(:one, 'fail', :'place1', 'a death after a success'),
 	(:two, 'ok', :'place2', 'a success after a failure'),
-	(:two, 'retry', :'place2', 'a failure repeated'),
+	(:two, 'retry', :'place2', 'a failure after a failure'),
 	(:two, 'lost', :'place2', 'a loss after a failure'),
 	(:three, 'ok', :'place1', 'the place of another job'),
 	(:one, 'ok', :'place3', 'another job in the place of this one'),
