@@ -72,11 +72,15 @@ create or replace function outbox.schema_objects(schema text)
 			null, p.name, p.value
 		from pg_proc f join pg_namespace n on n.oid = f.pronamespace
 		join pg_language l on l.oid = f.prolang
+		cross join lateral (select case f.proname when 'now' -- see clock_move
+			then coalesce(substring(f.prosrc from $re$ \+ interval '[-0-9.]+ seconds'$re$), '')
+			else '' end) moved (text)
 		cross join lateral (values
 			('arguments', pg_get_function_arguments(f.oid)),
 			('result', pg_get_function_result(f.oid)),
 			('language', l.lanname::text),
-			('source', md5(replace(f.prosrc, schema || '.', '.'))),
+			('source', md5(replace(replace(f.prosrc, schema || '.', '.'), moved.text, ''))),
+			('clock', substring(moved.text from '[-0-9.]+')),
 			('attributes', concat_ws(' ', f.provolatile, f.proparallel, f.prosecdef, f.proisstrict)),
 			('settings', array_to_string(f.proconfig, ', '))) p (name, value)
 		where n.nspname = schema
@@ -109,6 +113,9 @@ create or replace function outbox.schema_drift(expected text, actual text)
 	where e.parent is null or e.parent not in (select p.object from extra p)
 	union all
 	select w.object, case
+		when w.property = 'clock' then format('is off by %s, as %I.clock_offset() says: '
+			'%2$I.clock_move(-%2$I.clock_offset()) puts the clock back',
+			f.value::numeric * interval '1 second', actual)
 		when w.property = 'source' or w.value like E'%\n%' then 'has another ' || w.property
 		when w.property = 'valid' then 'is invalid: drop it and create it again'
 		else format('has %s %s, expected is %s', w.property, quote_literal(left(f.value, 200)),

@@ -144,6 +144,19 @@ test_verify() {
 	outbox_exits 78 verify
 }
 
+test_verify_tells_a_moved_clock_from_another_function() {
+	sql "select outbox.clock_move('-90 min')" >/dev/null
+	outbox_exits 1 verify
+	assert_line 'function now() is off by -01:30:00, as outbox.clock_offset() says: outbox.clock_move(-outbox.clock_offset()) puts the clock back'
+	assertEquals 'and nothing else' 1 "$(wc -l <"$work/out")"
+	sql 'select outbox.clock_move(-outbox.clock_offset())' >/dev/null
+	outbox_exits 0 verify
+	sql "create or replace function outbox.now() returns timestamptz language sql stable parallel safe
+		as 'select pg_catalog.clock_timestamp()'"
+	outbox_exits 1 verify
+	assert_line 'function now() has another source'
+}
+
 # ---- doctor
 
 test_doctor_finds_a_healthy_outbox() {
