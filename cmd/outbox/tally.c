@@ -20,7 +20,7 @@ static void count_status(struct tally *tally, const char *status)
 static bool is_refusal(const char *status)
 {
 	static const char *const refusals[] = {"in_flight", "not_ended", "ended",
-		"occupied_key", "not_found"};
+		"occupied_key", "attempt_limit", "not_found"};
 
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
 		if (strcmp(status, refusals[i]) == 0)

@@ -12,6 +12,7 @@
 --   not_ended     (replay) it is owed already
 --   ended         (retry_now) it is not owed any more
 --   occupied_key  meanwhile another job with its dedupe key is open
+--   attempt_limit (replay, resend) it has had 32767 attempts: there is no number for another
 --   not_found     also: outside the tenant, see in_scope
 --
 -- tenant, no_tenant: see in_scope. triggered_by: null is the session's user.
@@ -104,6 +105,8 @@ create or replace function outbox.refuse_rearm(action text, job outbox.job, stat
 				and r.due_at = any (outbox.due_candidates(job.id, job.run_at))
 				and r.due_at <= outbox.now())
 			then 'already_due'
+		when exists (select from outbox.attempt a where a.job_id = job.id and a.attempt = 32767)
+			then 'attempt_limit'
 	end
 	$$;
 

@@ -313,6 +313,14 @@ test_replay_into_an_occupied_key() {
 	assertEquals 'it names the job' "$first occupied_key by $second" "$(out)"
 }
 
+test_replay_after_the_last_attempt() {
+	id=$(enqueue mail '{}')
+	run_job "$id" fail
+	sql "update outbox.attempt set attempt = 32767 where job_id = $id"
+	outbox_exits 1 replay "$id"
+	assertEquals 'it is refused' "$id attempt_limit" "$(out)"
+}
+
 test_retry_now() {
 	id=$(enqueue mail '{}' ", delay => '1 h'")
 	outbox_exits 0 retry-now "$id"

@@ -34,7 +34,7 @@ create function test.other_session(sql text) returns void language sql
 	select dblink_exec('other', 'begin');
 	select dblink_send_query('other', sql) $$;
 
-select plan(85);
+select plan(90);
 
 insert into outbox.kind (name, backoff_ms) values ('six', 0);
 
@@ -139,6 +139,17 @@ select test.run(:budget, 'retry', 'busy') as x \gset
 select r.status as x from outbox.retry_now(:budget) r \gset
 select is(test.run(:budget, 'retry', 'busy'), 'dead',
 	'after a resend retry_now goes on with the granted attempts');
+
+-- ---- the last attempt that there is a number for
+
+select id as limited from outbox.enqueue('limit', '{}') \gset
+select test.run(:limited, 'fail') as x \gset
+update outbox.attempt set attempt = 32766 where job_id = :limited;
+select is(r.status, 'rearmed', 'replay after 32766 attempts') from outbox.replay(:limited) r;
+select is(test.run(:limited, 'retry'), 'dead', 'attempt 32767 is the last one');
+select is(r.status, 'attempt_limit', 'replay after it') from outbox.replay(:limited) r;
+select is(r.status, 'attempt_limit', 'resend after it') from outbox.resend(:limited) r;
+select is(test.state(:limited), 'dead', 'and it is not owed');
 
 -- ---- cancel
 
