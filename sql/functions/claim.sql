@@ -78,10 +78,11 @@ begin
 			part.kind, j.payload, coalesce(j.max_attempts, usual_attempts)::integer,
 			prefix || l.job_id, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
 			j.metadata, j.created_at,
-			case when l.attempt > 1 and exists (
+			-- a first attempt that nobody has asked for is due when the enqueue said
+			case when (l.attempt > 1 or l.due_at <> j.run_at) and exists (
 				select from outbox.rearm_of_attempt(l.job_id, l.attempt))
 				then 'manual' else 'automatic' end,
-			case when l.attempt > 1 then (
+			case when l.attempt > 1 or l.due_at <> j.run_at then (
 				select a.reason from outbox.rearm_of_attempt(l.job_id, l.attempt) a) end,
 			l.version, part.priority, l.due_at,
 			case when has_schema then outbox.payload_issues(part.kind, j.payload) end

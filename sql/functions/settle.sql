@@ -38,7 +38,8 @@ create or replace function outbox.settle(
 as $$
 #variable_conflict use_column
 declare
-	-- jobs whose success is to be recorded with the cancel that came too late
+	-- jobs whose success is recorded with more: a cancel that came too late, or who asked for
+	-- the first attempt
 	cancelled bigint[] := '{}';
 	plain integer := 0; -- results that settle_plain takes
 	item outbox.result;
@@ -48,6 +49,10 @@ begin
 	order by c.id for update;
 	if exists (select from outbox.cancel) then
 		cancelled := array(select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
+	end if;
+	if exists (select from outbox.rearm m where m.from_attempt = 0) then
+		cancelled := cancelled || array(select m.job_id from outbox.rearm m
+			where m.from_attempt = 0 and m.job_id = any (job_ids));
 	end if;
 	-- a hook can concern every result: then none is plain
 	if not exists (select from outbox.hook h where h.transition = 'succeeded') then
@@ -192,12 +197,12 @@ create or replace function outbox.clamp_int4(value bigint) returns integer
 	as 'select case when value > 2147483647 then 2147483647 else value end::integer';
 
 -- rearm_of_attempt(job_id, attempt): the replay, resend or retry-now that this attempt is
--- the first one after, if it is one. Of first attempts it needs no look.
+-- the first one after, if it is one.
 create or replace function outbox.rearm_of_attempt(job_id bigint, attempt smallint)
 	returns setof outbox.rearm language sql stable
 	as $$ select m.* from (
 		select * from outbox.rearm r
-		where r.job_id = rearm_of_attempt.job_id and rearm_of_attempt.attempt > 1
+		where r.job_id = rearm_of_attempt.job_id
 		order by r.id desc limit 1) m
 	where m.from_attempt = rearm_of_attempt.attempt - 1 $$;
 

@@ -228,6 +228,23 @@ select (test.run(:id, 'ok')).outcome as x \gset
 select is((select trigger || ' ' || triggered_by || ' ' || reason from outbox.attempt where job_id = :id and attempt = 2),
 	'manual alice again', 'a success after a resend');
 
+-- A first attempt has one when the job was delayed, and somebody did not want to wait.
+select outbox.enqueue('hasty', '{"n":1}', delay => '1 h') as x, test.enqueue('hasty') as other \gset
+select id from outbox.job where kind = 'hasty' and id <> :other \gset
+select outbox.retry_now(:id, 'carol', 'it is urgent') as x \gset
+select results_eq('select job_id, trigger, reason from outbox.claim(''w1'', ''default'', ''{hasty}'', ''{9}'', 9) order by 1',
+	format($$values (%s::bigint, 'manual', 'it is urgent'), (%s, 'automatic', null)$$, :id, :other), 'retry-now of a pending job');
+select (s.p).claim_id as claim, array_agg((s.p).claim_index) as places, array_agg(j) as jobs
+from unnest(array[:id, :other]) j, lateral (select test.place(j) as p) s group by 1 \gset
+select is((select count(*) from outbox.settle(array[:claim, :claim], :'places', :'jobs', '{1,1}', '{ok,ok}', null, null, null, null,
+	null, null, null, null, null, null, null, null, null, array[:claim])), 1::bigint, 'settled together, one of them by itself');
+select results_eq(format('select trigger::text, triggered_by, reason from outbox.attempt where job_id in (%s, %s) order by job_id', :id, :other),
+	$$values ('manual', 'carol', 'it is urgent'), ('automatic', null::text, null::text)$$, 'the ledger says who asked and why');
+select is((select count(*) from outbox.claim where id = :claim), 0::bigint, 'their claim is over');
+select id from outbox.enqueue('hasty', '{}', delay => '1 h') \gset
+select outbox.retry_now(:id, 'carol', 'it is urgent') as x, test.run(:id, 'retry') as y \gset
+select is((select trigger || ' ' || triggered_by || ' ' || reason from outbox.attempt where job_id = :id), 'manual carol it is urgent', 'a failure');
+
 -- ---- helpers
 
 select is(outbox.time_at(t), e, 'time_at ' || coalesce(t::text, 'null'))
