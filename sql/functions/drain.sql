@@ -41,7 +41,8 @@ create or replace function outbox.drain_tick(ticks_until timestamptz) returns ti
 -- drain_skip(kinds, next_at, ticks_until): moves the clock to next_at, or a little further:
 -- retries that wait up to twice as long as the first are due with it, unless something that is
 -- no retry comes between. So jobs that failed together, whose backoffs differ by chance, are
--- tried again together, and it takes no more rounds than one of them has attempts.
+-- tried again together, and it takes no more rounds than one of them has attempts. The wait of
+-- a retry counts from its failure: on a busy machine most of it may be over by now.
 create or replace function outbox.drain_skip(
 	kinds text[], next_at timestamptz, ticks_until timestamptz)
 	returns timestamptz language plpgsql
@@ -49,7 +50,11 @@ create or replace function outbox.drain_skip(
 as $$
 declare
 	now constant timestamptz := outbox.now();
-	latest constant timestamptz := least(now + 2 * (next_at - now), outbox.drain_tick(ticks_until));
+	wait constant interval := greatest(next_at - now, (
+		select r.due_at - min(a.finished_at) from outbox.ready r
+		join outbox.attempt a on a.job_id = r.job_id and a.attempt = r.attempt
+		where r.kind = any (kinds) and r.due_at = drain_skip.next_at group by r.due_at));
+	latest constant timestamptz := least(now + 2 * wait, outbox.drain_tick(ticks_until));
 	target timestamptz;
 begin
 	select max(s.due_at) into target from (

@@ -71,6 +71,10 @@ select is(test.skip(), '3', 'then they are next');
 select test.owe(1, 'a', '10 s', 1), test.owe(2, 'a', '13 s', 1) \g /dev/null
 select is(test.skip('12 s'), '1', 'or a tick');
 select is(test.skip(), '2', 'then they are next');
+insert into outbox.attempt (job_id, attempt, kind, outcome, finished_at) values (1, 1, 'a', 'failed', outbox.now() - interval '59 s');
+select test.owe(1, 'a', '1 s', 1), test.owe(2, 'a', '100 s', 1), test.owe(3, 'a', '122 s', 1) \g /dev/null
+select is(test.skip(), '1 2', 'a retry has waited since its failure');
+select is(test.skip(), '3', 'and not longer');
 select test.owe(1, 'a', '10 s'), test.owe(2, 'a', '10 s', 3), test.owe(3, 'a', '11 s') \g /dev/null
 select is(test.skip(), '1 2', 'jobs that are no retries wait for their time');
 select is(test.skip(), '3', 'each');
@@ -81,7 +85,7 @@ select is(test.skip('1 h'), 'tick', 'a tick alone');
 create function test.attempt(job_id bigint, attempt integer, kind text, outcome outbox.outcome) returns void
 	language sql as $$ insert into outbox.attempt (job_id, attempt, kind, outcome, finished_at)
 	values (job_id, attempt, kind, outcome, outbox.now()) $$;
-truncate outbox.ready;
+truncate outbox.ready, outbox.attempt;
 select test.attempt(1, 1, 'a', 'failed'), test.attempt(2, 1, 'a', 'dead') \g /dev/null
 select outbox.drain_begin() \g /dev/null
 select is_empty('select * from outbox.drain_counts()', 'what was there before does not count');
