@@ -12,6 +12,7 @@
 
 #include "buf.h"
 #include "clock.h"
+#include "loop_timers.h"
 
 enum {
 	EVENTS_A_TURN = 64,   /* descriptors served in one turn */
@@ -59,9 +60,7 @@ struct loop {
 	size_t sockets_count;
 	zmq_pollitem_t *items; /* one a socket, then the epoll descriptor */
 
-	struct loop_timer **timers; /* a binary heap by at_us */
-	size_t timers_count;
-	size_t timers_size;
+	struct loop_timers timers;
 
 	int signal_fd; /* -1: no signal is watched */
 	sigset_t signal_set;
@@ -107,7 +106,7 @@ void loop_free(struct loop *loop)
 	free(loop->fds);
 	free(loop->sockets);
 	free(loop->items);
-	free(loop->timers);
+	loop_timers_release(&loop->timers);
 	free(loop->hooks);
 	close(loop->epoll_fd);
 	free(loop);
@@ -305,71 +304,27 @@ static void serve_socket(struct loop *loop, size_t index)
 
 /* ---- timers */
 
-static void heap_place(struct loop *loop, size_t index, struct loop_timer *timer)
-{
-	loop->timers[index] = timer;
-	timer->heap_index = index;
-}
-
-static void heap_up(struct loop *loop, size_t index, struct loop_timer *timer)
-{
-	while (index > 0) {
-		size_t parent = (index - 1) / 2;
-		if (loop->timers[parent]->at_us <= timer->at_us)
-			break;
-		heap_place(loop, index, loop->timers[parent]);
-		index = parent;
-	}
-	heap_place(loop, index, timer);
-}
-
-static void heap_down(struct loop *loop, size_t index, struct loop_timer *timer)
-{
-	for (;;) {
-		size_t child = 2 * index + 1;
-		if (child >= loop->timers_count)
-			break;
-		if (child + 1 < loop->timers_count &&
-			loop->timers[child + 1]->at_us < loop->timers[child]->at_us)
-			child++;
-		if (timer->at_us <= loop->timers[child]->at_us)
-			break;
-		heap_place(loop, index, loop->timers[child]);
-		index = child;
-	}
-	heap_place(loop, index, timer);
-}
-
 void loop_set_timer(struct loop *loop, struct loop_timer *timer, int64_t after_us)
 {
 	loop_stop_timer(loop, timer);
 	/* At least 1: a timer that arms itself anew must not fire twice in one turn. */
 	timer->at_us = clock_us() + (after_us > 0 ? after_us : 1);
-	if (loop->timers_count == loop->timers_size) {
-		loop->timers_size = loop->timers_size ? 2 * loop->timers_size : 16;
-		loop->timers = mem_realloc(loop->timers, loop->timers_size,
-			sizeof(struct loop_timer *));
-	}
-	heap_up(loop, loop->timers_count++, timer);
+	loop_timers_add(&loop->timers, timer);
 }
 
 void loop_stop_timer(struct loop *loop, struct loop_timer *timer)
 {
 	if (timer->at_us == 0)
 		return;
-	size_t hole = timer->heap_index;
+	loop_timers_remove(&loop->timers, timer);
 	timer->at_us = 0;
-	struct loop_timer *last = loop->timers[--loop->timers_count];
-	if (last == timer)
-		return;
-	heap_down(loop, hole, last);
-	heap_up(loop, last->heap_index, last);
 }
 
 static void run_timers(struct loop *loop)
 {
-	while (loop->timers_count > 0 && loop->timers[0]->at_us <= loop->now_us) {
-		struct loop_timer *timer = loop->timers[0];
+	struct loop_timer *timer;
+
+	while ((timer = loop_timers_first(&loop->timers)) && timer->at_us <= loop->now_us) {
 		loop_stop_timer(loop, timer);
 		timer->fn(timer->ctx);
 	}
@@ -440,9 +395,10 @@ static long sleep_ms(const struct loop *loop)
 {
 	if (has_always_ready(loop))
 		return 0;
-	if (loop->timers_count == 0)
+	const struct loop_timer *first = loop_timers_first(&loop->timers);
+	if (!first)
 		return -1;
-	int64_t left_us = loop->timers[0]->at_us - clock_us();
+	int64_t left_us = first->at_us - clock_us();
 	if (left_us <= 0)
 		return 0;
 	int64_t left_ms = (left_us + 999) / 1000;

@@ -91,14 +91,6 @@ struct sweeper {
 	bool draining;
 };
 
-void sweep_log_failure(const char *event, const struct err *err)
-{
-	static struct log_limit limit;
-
-	if (log_allow(&limit, 5000) >= 0)
-		log_error(err_is_temporary(err) ? LOG_WARNING : LOG_ERROR, event, err);
-}
-
 /* ---- a pass */
 
 static bool is_passing(const struct sweeper *sweeper)
