@@ -1,8 +1,6 @@
 /*
  * outbox-settle: writes the results of runners into the database.
  */
-#include <string.h>
-
 #include "clock.h"
 #include "db.h"
 #include "frame.h"
@@ -92,7 +90,7 @@ struct app {
 
 /* ---- the end */
 
-static void on_left_recovered(void *ctx)
+static void on_leavings_recovered(void *ctx)
 {
 	struct app *app = ctx;
 
@@ -289,7 +287,7 @@ static int open_all(struct app *app, struct err *err)
 	app->settler.loop = app->loop;
 	app->settler.on_idle = finish_if_done;
 	app->settler.ctx = app;
-	app->leavings.on_done = on_left_recovered;
+	app->leavings.on_done = on_leavings_recovered;
 	app->leavings.ctx = app;
 	if (program_handle_signals(app->loop, drain, NULL, app, err) < 0 ||
 		open_results(app, err) < 0 || open_events(app, err) < 0)

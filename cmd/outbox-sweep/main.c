@@ -2,8 +2,6 @@
  * outbox-sweep: what has to be done although nobody asks for it. Recovers the jobs of dead
  * workers, fires schedules, cleans up.
  */
-#include <string.h>
-
 #include "clock.h"
 #include "db.h"
 #include "link.h"
