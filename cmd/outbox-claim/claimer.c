@@ -1,9 +1,10 @@
 #include "claimer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "choose.h"
 #include "clock.h"
+#include "give.h"
 #include "log.h"
 #include "members.h"
 
@@ -15,257 +16,8 @@
 #define COLLEAGUE_US INT64_C(1000000)
 #define PAUSE_MIN_MS 5
 #define PAUSE_MAX_MS 1000
-#define MESSAGE_BYTES \
-	((size_t)8 << 20) /* of job frames; a message is sent when past it */
-
-/* ---- what to ask for */
-
-/* The name of a wanted kind outlives every runner. */
-static void add_part(struct claimer *claimer, const struct wanted_kind *kind,
-	int64_t limit, int64_t version)
-{
-	if (claimer->parts_count == claimer->parts_capacity) {
-		claimer->parts_capacity = claimer->parts_capacity * 2 + 8;
-		claimer->parts = mem_realloc(claimer->parts, claimer->parts_capacity,
-			sizeof(*claimer->parts));
-	}
-	claimer->parts[claimer->parts_count++] = (struct claim_part){
-		.kind = str_of(kind->name),
-		.limit = limit,
-		.version = version,
-		.round = kind->round,
-	};
-}
-
-/* A runner that has been silent for two beats may be stopped or cut off. */
-static bool may_be_given(const struct claimer *claimer, const struct runner *runner)
-{
-	int64_t silent_us = loop_now_us(claimer->loop) - runner->heard_us;
-
-	return runner->state == RUNNER_READY && !runner->gone && !runner->draining &&
-		silent_us < claimer->options.lease_ms * 1000 * 2 / 3;
-}
-
-static bool is_reserved(const struct claimer *claimer, const char *kind)
-{
-	for (size_t i = 0; i < claimer->options.reserves_count; i++)
-		if (strcmp(claimer->options.reserves[i].kind, kind) == 0)
-			return true;
-	return false;
-}
-
-static int64_t at_least_zero(int64_t value)
-{
-	return value > 0 ? value : 0;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-/*
- * What kinds without a reserve may take: the free slots of all runners less what is kept free.
- * Nothing ahead of time: it would have the next slot, and its job may be a long one.
- */
-static int64_t unreserved_room(const struct claimer *claimer)
-{
-	int64_t room = 0;
-
-	for (const struct runner *r = claimer->runners.first; r != NULL; r = r->next)
-		if (may_be_given(claimer, r))
-			room += least(runner_room(r, false), runner_free_slots(r));
-	for (size_t i = 0; i < claimer->options.reserves_count; i++) {
-		const struct reserve *reserve = &claimer->options.reserves[i];
-
-		if (runners_have_apart(&claimer->runners, str_of(reserve->kind)))
-			continue; /* it needs none of this room */
-		room -= at_least_zero(
-			reserve->count - runners_in_flight(&claimer->runners, str_of(reserve->kind)));
-	}
-	return at_least_zero(room);
-}
-
-/* One claim cannot hold the limits of several classes. */
-enum kind_class {
-	KIND_APART, /* with room of its own */
-	KIND_RESERVED,
-	KIND_UNRESERVED,
-};
-
-static enum kind_class class_of(const struct claimer *claimer,
-	const struct runner_kind *kind)
-{
-	if (kind->apart)
-		return KIND_APART;
-	return is_reserved(claimer, kind->name) ? KIND_RESERVED : KIND_UNRESERVED;
-}
-
-/* What this runner has room for among the kinds that may be due, as the claim's parts. */
-static void choose_class(struct claimer *claimer, const struct runner *runner,
-	enum kind_class class)
-{
-	claimer->parts_count = 0;
-	claimer->found_by = "poll";
-	for (size_t i = 0; i < runner->kinds_count; i++) {
-		const struct runner_kind *kind = &runner->kinds[i];
-		long index = wanted_find(&claimer->wanted, str_of(kind->name));
-		int64_t room = runner_kind_room(runner, i);
-
-		if (index < 0 || room == 0)
-			continue;
-		const struct wanted_kind *wanted = &claimer->wanted.kinds[index];
-		if (!wanted->may_be_due || kind->passed == wanted->round ||
-			class_of(claimer, kind) != class)
-			continue;
-		if (wanted->was_nudged)
-			claimer->found_by = "nudge";
-		add_part(claimer, wanted, room, kind->version);
-	}
-}
-
-static void choose_parts(struct claimer *claimer, const struct runner *runner)
-{
-	claimer->asked = runner_room(runner, claimer->apart);
-	if (claimer->apart) {
-		choose_class(claimer, runner, KIND_APART);
-		return;
-	}
-	if (claimer->options.reserves_count > 0) {
-		choose_class(claimer, runner, KIND_RESERVED);
-		if (claimer->parts_count > 0)
-			return;
-		int64_t most = unreserved_room(claimer);
-		if (claimer->asked > most)
-			claimer->asked = most;
-	}
-	choose_class(claimer, runner, KIND_UNRESERVED);
-	if (claimer->asked == 0)
-		claimer->parts_count = 0;
-}
-
-/* The runner with the most room that can run something which may be due; among equals the
- * one that was served least recently. Leaves its parts in the claimer. */
-static struct runner *choose_runner(struct claimer *claimer, bool apart)
-{
-	struct runner *best = NULL;
-	int64_t most = 1;
-
-	claimer->apart = apart;
-	for (struct runner *r = claimer->runners.first; r != NULL; r = r->next) {
-		int64_t room = runner_room(r, apart);
-
-		if (!may_be_given(claimer, r) || room < most ||
-			(best != NULL && room == most && r->served > best->served))
-			continue;
-		choose_parts(claimer, r);
-		if (claimer->parts_count > 0) {
-			best = r;
-			most = room;
-		}
-	}
-	if (best != NULL)
-		choose_parts(claimer, best);
-	return best;
-}
 
 /* ---- what came of it */
-
-static void on_released(void *ctx, PGresult *result, const struct err *err)
-{
-	(void)ctx;
-	/* the runner's next hello, or the sweeper, gives them back */
-	if (result == NULL)
-		log_error(LOG_WARNING, "release_failed", err);
-}
-
-static void release_jobs(struct claimer *claimer, const PGresult *result)
-{
-	size_t rows = (size_t)PQntuples(result), count = 0;
-	int64_t *ids = mem_alloc(rows + 1, sizeof(*ids));
-
-	for (int row = 0; row < (int)rows; row++) {
-		int64_t id = db_get_int8(result, row, 0);
-
-		if (count == 0 || ids[count - 1] != id)
-			ids[count++] = id;
-	}
-	log_event(LOG_INFO, "jobs_released", LOG_INT("jobs", rows));
-	send_release(claimer->db, ids, count, on_released, NULL);
-	free(ids);
-}
-
-static int send_message(struct claimer *claimer, struct runner *runner,
-	struct buf *frames)
-{
-	struct err err = ERR_INIT;
-
-	if (frames->len == 0)
-		return 0;
-	if (link_send(claimer->jobs, &runner->address, frames, &err) < 0) {
-		log_event(LOG_WARNING, "send_failed", LOG_TEXT("worker", runner->worker),
-			LOG_TEXT("error", err.text));
-		return -1;
-	}
-	buf_clear(frames);
-	return 0;
-}
-
-static void on_refused(void *ctx, PGresult *result, const struct err *err)
-{
-	(void)ctx;
-	if (result == NULL)
-		log_error(LOG_ERROR, "refusal_failed", err);
-}
-
-/* Enqueue lets no such job in; somebody has written to the table. */
-static void refuse_job(struct claimer *claimer, struct runner *runner,
-	const struct frame_job *job)
-{
-	log_event(LOG_ERROR, "job_too_large", LOG_INT("job", job->job_id),
-		LOG_STR("kind", job->kind), LOG_INT("bytes", job->payload.n));
-	send_refusal(claimer->db, job, runner->worker, "too_large",
-		"the job does not fit into a frame of 16 MiB", on_refused, NULL);
-}
-
-/*
- * A message is sent whole or not at all. When a later one of several cannot be sent, the
- * runner has the first part: a new greeting finds out, and the rest is given back.
- */
-static void send_jobs(struct claimer *claimer, struct runner *runner,
-	const PGresult *result)
-{
-	struct buf frames;
-	bool any_sent = false;
-	int failed = 0;
-
-	buf_init(&frames, MESSAGE_BYTES + FRAME_MAX_BYTES);
-	for (int row = 0; row < PQntuples(result) && !failed; row++) {
-		struct frame_job job = get_job(result, row, str_of(claimer->found_by));
-		int64_t kind = runner_find_kind(runner, job.kind);
-
-		job.epoch = runner->epoch;
-		job.seq = runner->sent_seq + 1;
-		if (frame_put_job(&frames, &job) < 0) {
-			refuse_job(claimer, runner, &job);
-			continue;
-		}
-		runner_note_sent(runner, kind < 0 ? 0 : (size_t)kind);
-		if (frames.len >= MESSAGE_BYTES) {
-			failed = send_message(claimer, runner, &frames);
-			any_sent = any_sent || !failed;
-		}
-	}
-	if (!failed)
-		failed = send_message(claimer, runner, &frames);
-	buf_release(&frames);
-	if (failed && any_sent) {
-		members_greet(claimer, &runner->address);
-	} else if (failed) {
-		runner->gone = true; /* until it connects again */
-		release_jobs(claimer, result);
-	}
-}
 
 /* The highest version of a kind among the runners; -1: none of them has it. */
 static int64_t best_version(const struct claimer *claimer, struct str kind)
@@ -356,9 +108,9 @@ static void on_claimed(void *ctx, PGresult *result, const struct err *err)
 		if (PQntuples(result) > 0)
 			claimer->pause_ms = 0;
 		if (runner->gone || runner->epoch != claimer->claiming_epoch)
-			release_jobs(claimer, result);
+			give_back(claimer, result);
 		else
-			send_jobs(claimer, runner, result);
+			give_jobs(claimer, runner, result);
 	}
 }
 
@@ -375,16 +127,10 @@ static void start_at_positions(struct claimer *claimer, bool at_positions)
 
 static bool start_claim(struct claimer *claimer)
 {
-	/* in turn, so that neither keeps the claimer to itself */
-	bool apart = !claimer->apart;
-	struct runner *runner = choose_runner(claimer, apart);
+	struct runner *runner = choose_runner(claimer);
 
 	if (runner == NULL)
-		runner = choose_runner(claimer, !apart);
-	if (runner == NULL)
 		return false;
-	if (claimer->asked > claimer->options.batch)
-		claimer->asked = claimer->options.batch;
 	claimer->looking = true;
 	claimer->claiming_for = runner;
 	claimer->claiming_epoch = runner->epoch;
@@ -454,7 +200,7 @@ void claimer_ask_next_due(struct claimer *claimer)
 		int64_t version = best_version(claimer, str_of(kind->name));
 
 		if (version >= 0 && !kind->may_be_due)
-			add_part(claimer, kind, 0, version);
+			choose_part(claimer, kind, 0, version);
 	}
 	claimer->next_due_unknown = false;
 	if (claimer->parts_count == 0)
