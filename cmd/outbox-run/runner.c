@@ -244,7 +244,7 @@ void runner_drain(struct runner *runner)
 {
 	if (runner->draining)
 		return;
-	runner->draining = true;
+	runner->draining = runner->slots.draining = true;
 	log_event(LOG_INFO, "draining", LOG_INT("running", runner->slots.running),
 		LOG_INT("streamed", streams_held(&runner->streams)),
 		LOG_INT("handed_back", runner->slots.queue.count));

@@ -1,5 +1,6 @@
 #include "slots.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include "clock.h"
@@ -191,12 +192,21 @@ static void log_exit(const struct attempt *attempt, enum outcome outcome,
 		LOG_INT("ms", attempt->duration_us / 1000));
 }
 
+/* Who tells this process to stop may tell all others of its control group, too. */
+static void blame_drain(const struct slots *slots, struct attempt *attempt)
+{
+	if (slots->draining && attempt->stop == ATTEMPT_NOT_STOPPED &&
+		attempt->signal_number == SIGTERM)
+		attempt->stop = ATTEMPT_INTERRUPTED;
+}
+
 static void on_attempt_end(void *ctx, struct attempt *attempt)
 {
 	struct slots *slots = ctx;
 	struct job *job = attempt->job;
 	char code[OUTCOME_MAX_CODE + 1];
 
+	blame_drain(slots, attempt);
 	enum outcome outcome = report_ended(attempt, str_of(slots->options.results->worker),
 		code);
 	log_exit(attempt, outcome, code);

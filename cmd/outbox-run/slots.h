@@ -32,6 +32,7 @@ struct slots {
 	struct attempt **attempts; /* options.count entries; NULL: free */
 	size_t running;
 	struct loop_timer pause_timer;
+	bool draining;      /* nothing more will come */
 	int64_t pause_ms;   /* the last pause; 0: the last start succeeded */
 	int64_t average_us; /* moving average of an attempt's duration; 0: unknown */
 };

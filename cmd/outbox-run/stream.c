@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -107,11 +108,17 @@ static void describe_exit(const struct resident *resident, char *text, size_t si
 static void judge(const struct stream *stream, const struct resident *resident,
 	const struct job *job, struct report_answered *how)
 {
+	enum resident_stop stop = resident->stop;
+
 	how->outcome = OUTCOME_RELEASE;
 	how->code = stream->closed;
 	if (!resident_has_seen(resident, job))
 		return;
-	switch (resident->stop) {
+	/* who told the runner to stop may have told all others of its control group, too */
+	if (stream->closed != NULL && resident->signal_number == SIGTERM &&
+		(stop == RESIDENT_NOT_STOPPED || stop == RESIDENT_DISMISSED))
+		stop = RESIDENT_INTERRUPTED;
+	switch (stop) {
 	case RESIDENT_LEASE_LOST:
 		how->code = "lease_lost";
 		return;

@@ -553,6 +553,48 @@ test_term_drains() {
 	assertTrue 'the handler lives' "file_is_gone '$work/stubborn.started'"
 }
 
+# As from a supervisor that stops a process group, and from one that stops a control group.
+test_term_to_more_than_the_runner() {
+	handler plain <<-'END'
+		#!/bin/sh
+		echo $$ >"${0%/*}/../$OUTBOX_JOB_ID.new"
+		mv "${0%/*}/../$OUTBOX_JOB_ID.new" "${0%/*}/../$OUTBOX_JOB_ID.started"
+		while [ ! -e "${0%/*}/../word" ]; do sleep 0.05; done
+		echo finished
+	END
+	handler stream <<-'END'
+		#!/bin/sh
+		read -r line
+		echo $$ >"${0%/*}/../3.new"
+		mv "${0%/*}/../3.new" "${0%/*}/../3.started"
+		while :; do sleep 0.05; done
+	END
+	printf '[handler]\nmode = stream\n' >"$handlers/stream.ini"
+	printf '#!/bin/sh\nexec setsid %s "$@"\n' "$bin/outbox-run" >"$work/runner"
+	chmod 755 "$work/runner"
+	runner=$work/runner
+	start_run -j 2 --grace 60s
+	unset runner
+	send 1 plain
+	send 2 plain
+	send 3 stream
+	for id in 1 2 3; do assert_soon 10 test -s "$work/$id.started"; done
+	kill -TERM "-$(pid_of run)"
+	assert_soon 10 grep -q event=draining "$work/run.log"
+	kill -TERM "$(cat "$work/2.started")" "$(cat "$work/3.started")"
+	for id in 2 3; do
+		assert_soon 10 has_result $id
+		assert_field $id outcome '"release"'
+		assert_field $id code '"interrupted"'
+		assert_field $id signal 15
+	done
+	touch "$work/word"
+	wait_for_end run 10
+	assertEquals status 0 $?
+	assert_soon 5 has_result 1
+	assert_field 1 response_text '"finished"'
+}
+
 test_the_second_term_leaves_now() {
 	start_long_jobs --grace 60s
 	signal run TERM
