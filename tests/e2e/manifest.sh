@@ -352,6 +352,22 @@ test_cancel_reaches_the_handler() {
 	stop_pipeline
 }
 
+# Nobody hears its notification: the claimer looks with each beat of the runner.
+test_cancel_without_a_listener() {
+	handler endless <<-'END'
+		#!/bin/sh
+		touch "${0%/*}/../started"
+		exec sleep 600
+	END
+	start settle outbox-settle && start run outbox-run --handlers "$handlers" &&
+		start claim outbox-claim --lease 2s || return
+	id=$(enqueue endless 1)
+	assert_soon 10 test -e "$work/started" || return
+	assert_sql 'cancel' requested "select outbox.cancel($id, 'ann')"
+	assert_soon 10 job_is "$id" cancelled
+	stop_pipeline
+}
+
 # ---- the fence
 
 test_the_fence_of_an_attempt_that_timed_out() {

@@ -227,6 +227,42 @@ test_a_new_greeting_hears_of_the_claims_that_are_held() {
 	assert_soon 5 result 2 ok
 }
 
+# ---- RUN-10: a host that is short of something is asked for less
+
+descriptors() {
+	ls "/proc/$(pid_of run)/fd"
+}
+
+test_a_runner_that_is_short_of_descriptors_asks_for_less() {
+	start_registered 60000 -j 4
+	job 1 quick
+	assert_soon 5 result 1 ok
+	assert_soon 5 said claimer '"last_seq":1,"total":[48],'
+	before=$(descriptors | wc -l)
+	# five are left: enough for some pipes of a handler, not for all
+	prlimit --pid "$(pid_of run)" --nofile="$(descriptors | sort -n | awk '
+		{ free += $1 - next_one; if (free > 5) { print next_one + 5 - (free - ($1 - next_one)); found = 1; exit }
+			next_one = $1 + 1 }
+		END { if (!found) print next_one + 5 - free }'):"
+	for id in 2 3 4; do job $id quick; done
+	assert_soon 5 result 2 '"outcome":"release","code":"spawn_failed".*"after_ms":5000,.*"started_at_us":0,'
+	for id in 3 4; do # they may have come while it paused
+		assert_soon 5 result $id '"outcome":"release","code":"(spawn_failed|handed_back)".*"started_at_us":0,'
+	done
+	assert_soon 5 said claimer '"last_seq":[234],"total":0,'
+	assert_soon 5 said claimer '"last_seq":4,"total":1,' # to try
+	job 5 quick
+	assert_soon 5 result 5 '"outcome":"release","code":"spawn_failed"'
+	assertEquals 'descriptors' "$before" "$(descriptors | wc -l)"
+	assertFalse 'it goes on' "has_ended $(pid_of run)"
+	prlimit --pid "$(pid_of run)" --nofile=1000:
+	assert_soon 10 said claimer '"last_seq":5,"total":1,'
+	job 6 quick
+	assert_soon 5 result 6 ok
+	assert_soon 5 said claimer '"last_seq":6,"total":[3-8],'
+	assertContains "$(cat "$work/run.log")" 'RLIMIT_NOFILE'
+}
+
 # ---- the lease
 
 test_a_lease_that_is_not_confirmed_ends() {
@@ -292,7 +328,27 @@ test_a_worker_that_is_not_known_any_more_registers_anew() {
 	assert_soon 5 said claimer '"type":"credit","epoch":6,"last_seq":0,"total":2,'
 }
 
-# ---- cancel
+# ---- cancel (SET-08)
+
+# Whether none of its threads has run for a while: what it was told is on its way.
+is_quiet() { # INSTANCE
+	before=$(cat "/proc/$(pid_of "$1")"/task/*/status | grep ctxt_switches)
+	sleep 0.2
+	[ "$before" = "$(cat "/proc/$(pid_of "$1")"/task/*/status | grep ctxt_switches)" ]
+}
+
+# Both are in the socket when the runner reads the first of them: it must not start that job.
+test_cancel_of_a_job_that_is_still_in_the_socket() {
+	start_registered 60000 -j 4
+	signal run STOP
+	job 1 quick
+	to_claimer_side '{"type":"cancel","epoch":5,"job_id":1,"attempt":1,"reason":"not this"}'
+	job 2 quick
+	assert_soon 5 is_quiet claimer
+	signal run CONT
+	assert_soon 5 result 2 ok
+	assert_soon 5 result 1 '"outcome":"cancel","code":"cancelled".*"reason":"not this","started_at_us":0,'
+}
 
 test_cancel_of_a_running_and_of_a_waiting_job() {
 	start_registered 60000 -j 1
