@@ -42,6 +42,7 @@ recovered() {
 	[ "$(sql "select count(*) from outbox.attempt where outcome = 'lost'")" = 1 ]
 }
 
+# SWP-04
 test_recovery_goes_on_while_there_is_much_to_delete() {
 	ended_jobs old succeeded 20000 8
 	enqueue lost '{}' >/dev/null

@@ -139,7 +139,7 @@ test_a_claim_into_a_pipe_that_fails_says_so() {
 	assertEquals 'exit status' 78 $? || show_logs
 }
 
-# Deaf but alive, then gone: the tick finds the jobs.
+# CLM-02: deaf but alive, then gone: the tick finds the jobs.
 test_jobs_run_without_a_listener() {
 	noting_handler work
 	start_pipeline || return
@@ -158,6 +158,31 @@ test_jobs_run_without_a_listener() {
 	assert_soon 15 none_is_open || return
 	assertEquals 'runs' 30 "$(runs_of work)"
 	assert_ledger
+}
+
+# CLM-06: a job that has the lower id, and was due before the other, is committed when that one
+# has long been run; the listener, too, was started meanwhile.
+test_a_job_that_is_committed_late() {
+	noting_handler work
+	start_pipeline || return
+	assert_soon 10 are_asleep 1 || return
+	mkfifo "$work/late"
+	psql -qXAt <"$work/late" >"$work/late.out" 2>&1 &
+	echo $! >"$work/late.pid"
+	exec 8>"$work/late"
+	echo "begin; select id from outbox.enqueue('work', '{\"n\":1}');" >&8
+	assert_soon 10 test -s "$work/late.out" || return
+	for n in 2 3; do
+		enqueue_numbers work 1
+		assert_soon 20 jobs_are succeeded $((n - 1)) || return
+		[ $n -eq 3 ] || { stop listen && start listen outbox-listen; }
+	done
+	echo 'commit;' >&8
+	exec 8>&-
+	assert_soon 5 jobs_are succeeded 3
+	assert_sql 'it had the lowest id' t "select min(id) = $(cat "$work/late.out") from outbox.job"
+	assert_ledger
+	stop_pipeline
 }
 
 # Two claimers of one lane, each with a runner, contend for the same rows.

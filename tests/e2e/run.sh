@@ -488,18 +488,22 @@ test_untrustworthy_handlers_are_refused() {
 		#!/bin/sh
 	END
 	cp "$handlers/good" "$handlers/loose"
-	chmod 757 "$handlers/loose"
-	run </dev/null
-	assertEquals 'writable by others' 78 $?
-	assertContains "$(cat "$work/run.log")" "$handlers/loose"
+	for mode in 757 775; do
+		chmod $mode "$handlers/loose"
+		run </dev/null
+		assertEquals "writable by others: $mode" 78 $?
+		assertContains "$(cat "$work/run.log")" "$handlers/loose"
+	done
 	ln -sf /bin/sh "$handlers/loose"
 	run </dev/null
 	assertEquals 'a link out of the folder' 78 $?
 	assertContains "$(cat "$work/run.log")" "$handlers/loose"
 	rm "$handlers/loose"
-	chmod 777 "$handlers"
-	run </dev/null
-	assertEquals 'a folder writable by others' 78 $?
+	for mode in 777 775; do
+		chmod $mode "$handlers"
+		run </dev/null
+		assertEquals "a folder writable by others: $mode" 78 $?
+	done
 	chmod 755 "$handlers"
 	run </dev/null
 	assertEquals 'the good one alone' 0 $?

@@ -263,7 +263,7 @@ test_a_runner_that_is_short_of_descriptors_asks_for_less() {
 	assertContains "$(cat "$work/run.log")" 'RLIMIT_NOFILE'
 }
 
-# ---- the lease
+# ---- the lease (CLM-05, SWP-01, OPS-03)
 
 test_a_lease_that_is_not_confirmed_ends() {
 	start_registered 2000 -j 2
@@ -487,7 +487,7 @@ test_the_lease_of_streamed_jobs_ends() {
 	assert_soon 5 result 3 ok
 }
 
-# ---- the end
+# ---- the end (DEP-01)
 
 test_a_drained_runner_says_goodbye() {
 	start_registered 60000 -j 2

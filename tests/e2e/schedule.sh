@@ -32,6 +32,8 @@ has_moved_on() { # NAME
 	sql "select next_at > now() + interval '10 s' from outbox.schedule where name = '$1'" | grep -q t
 }
 
+# ---- SCH-03
+
 test_three_sweepers_fire_a_tick_once() {
 	schedule set report '0 0 1 1 *' --kind report --payload '{"at":"{{nominal}}"}'
 	start_sweepers || return
@@ -63,6 +65,8 @@ test_a_sleeping_sweeper_fires_nothing_twice() {
 	stop sweep1
 	assert_sql 'jobs' 2 'select count(*) from outbox.job'
 }
+
+# ---- SCH-04
 
 test_a_restart_neither_loses_nor_doubles() {
 	schedule set report '0 0 1 1 *' --kind report

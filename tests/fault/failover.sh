@@ -195,4 +195,16 @@ test_list_of_both_servers() {
 	stop_pipeline
 }
 
+# CLM-02: where LISTEN is refused, the listener says so and keeps trying for a primary.
+test_a_listener_at_a_standby() {
+	start_standby || fail 'could not start the standby'
+	outbox-listen --db "host=$work/b" --nudges - >"$work/frames" 2>"$work/listen.log" &
+	echo $! >"$work/listen.pid"
+	assert_soon 10 grep -q 'event=database_down .*session is read-only' "$work/listen.log" || return
+	assertEquals 'nothing is promised' 0 "$(wc -c <"$work/frames")"
+	read_only_since=$(on a 'select clock_timestamp()')
+	promote_standby
+	assert_soon 30 grep -q event=listening "$work/listen.log"
+}
+
 . shunit2

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The listener goes deaf, in each way that it can, and says so or recovers.
+# The listener goes deaf, in each way that it can, and says so or recovers (CLM-02; CLM-04 behind
+# a pooler).
 # shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
 . "$(dirname "$0")/../e2e/lib.sh"
 . "$(dirname "$0")/pgbouncer.sh"

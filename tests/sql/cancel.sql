@@ -1,4 +1,4 @@
--- cancel in every state, wherever a job stands in ready; cancels. (operate.sql has tenants and
+-- cancel in every state (SET-08), wherever a job stands in ready; cancels. (operate.sql has tenants and
 -- many at once, settle.sql what becomes of an attempt that was to be cancelled.)
 begin;
 \ir helpers.psql

@@ -102,7 +102,7 @@ select (test.settle(:id, 'retry')).outcome as x, test.sleep('1 h') as y \gset
 select results_eq('select attempt, trigger, reason from outbox.claim(''w1'', ''default'', ''{again}'', ''{9}'', 9)',
 	$$values (3::smallint, 'automatic', null::text)$$, 'after the one after a replay');
 
--- ---- versions
+-- ---- versions (DEP-02)
 
 select test.job(name, 'v', version => version) from (values ('any', null), ('five', 5), ('nine', 9)) j (name, version) \g /dev/null
 savepoint versions;

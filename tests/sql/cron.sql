@@ -151,7 +151,7 @@ from (values
 	('2026-05-05 10:10:00.000001Z', '2026-05-05 10:20Z'),
 	('2026-12-31 23:50Z', '2027-01-01Z')) t (after, expected);
 
--- ---- shifts of the clocks; at 01:00 in UTC Berlin goes from 2 to 3, and from 3 to 2
+-- ---- SCH-01: shifts of the clocks; at 01:00 in UTC Berlin goes from 2 to 3, and from 3 to 2
 
 prepare shifts as
 select pg_temp.ticks(cron, after::timestamptz, n, zone, gap, fold) as ticks, expected,

@@ -16,7 +16,7 @@ select is(array(select outbox.graded(n, 1, 2) from generate_series(0, 2) n),
 select results_eq($$select distinct severity from outbox.doctor() where "check" not in
 	('programs', 'listener')$$, array['ok'], 'an empty outbox is well');
 
--- ---- work
+-- ---- work (DEP-02: kinds that nobody serves)
 
 select test.enqueue('mail') \g /dev/null
 select test.finds('overdue', 'ok', 'of kind mail, has waited for 00:0');

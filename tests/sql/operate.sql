@@ -34,7 +34,7 @@ create function test.other_session(sql text) returns void language sql
 	select dblink_exec('other', 'begin');
 	select dblink_send_query('other', sql) $$;
 
-select plan(90);
+select plan(92);
 
 insert into outbox.kind (name, backoff_ms) values ('six', 0);
 
@@ -57,7 +57,7 @@ select is(test.state(:succeeded), 'succeeded', 'there is a succeeded job');
 select is(test.state(:dead), 'dead', 'there is a dead job');
 select is(test.state(:cancelled), 'cancelled', 'there is a cancelled job');
 
--- ---- refusals
+-- ---- refusals (SET-08: what is in flight)
 
 select is(r.status, 'not_found', 'replay of no job') from outbox.replay(1) r;
 select is(r.status, 'not_ended', 'replay of a pending job') from outbox.replay(:pending) r;
@@ -201,7 +201,7 @@ select results_eq(format('select status from outbox.act_on_ids(''cancel'', array
 	tenant => ''ours'') order by job_id', :ours, :free), $$ values ('cancelled'), ('not_found') $$,
 	'many: each by itself');
 
--- ---- dedupe keys
+-- ---- dedupe keys (ENQ-07)
 
 select id as first from outbox.enqueue('nine', '{}', dedupe_key => 'k', dedupe => 'until_done') \gset
 select test.run(:first, 'fail', 'x') as x \gset
@@ -216,6 +216,18 @@ select results_eq($$ select status, id from outbox.enqueue('nine', '{}', dedupe_
 	dedupe => 'until_done') $$, format('values (''exists'', %s::bigint)', :first),
 	'the key is its own again');
 select is(r.status, 'occupied_key', 'now the other one is refused') from outbox.resend(:second) r;
+-- ENQ-07: of several, only the one whose key is taken
+select array_agg(id order by id) as several from outbox.enqueue_many(array['nine.many'],
+	array_fill('{}'::text, array[3]), array['a', 'b', 'c'], 'until_done') \gset
+select count(test.run(i, 'fail', 'x')) as x from unnest(:'several'::bigint[]) i \gset
+select id as taker from outbox.enqueue('nine.many', '{}', 'b', 'until_done') \gset
+select results_eq(format('select status, blocking_id from outbox.act_on_ids(''replay'', %L)
+	order by job_id', :'several'),
+	format('values (''rearmed'', null::bigint), (''occupied_key'', %s), (''rearmed'', null)', :taker),
+	'replaying many');
+select test.claim('nine.many') as x \gset
+select is((select array_agg(test.state(i) order by i) from unnest(:'several'::bigint[]) i),
+	'{running,dead,running}', 'the others run');
 
 -- ---- many
 
@@ -316,7 +328,7 @@ select results_eq($$ select * from test.traces('stayer') $$,
 	$$ values ('job', 1::bigint), ('attempt', 2), ('dedupe', 2) $$, 'nobody else lost anything');
 select is_empty('select * from test.orphans()', 'no rows of erased jobs are left elsewhere');
 
--- ---- two sessions
+-- ---- two sessions (SET-08)
 
 select id as contested from outbox.enqueue('eleven', '{}') \gset
 select test.run(:contested, 'fail') as x \gset

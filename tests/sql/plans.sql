@@ -1,4 +1,4 @@
--- How many rows the hot functions read beside a large backlog and a large history: by the
+-- SWP-04: how many rows the hot functions read beside a large backlog and a large history: by the
 -- server's counters for this transaction, so that a plan that scans is found on any data.
 begin;
 \ir helpers.psql

@@ -461,6 +461,7 @@ heard() {
 	ask a 'select 1' | grep -o 'payload "[^"]*"' | sed 's/payload //' | xargs
 }
 
+# ENQ-05: and one a transaction and kind then, however many jobs it has.
 test_notify_only_while_the_claimer_sleeps() {
 	open_session a
 	open_session b

@@ -11,7 +11,7 @@ create function test.ledger(kind text) returns text language sql as $$
 	from outbox.attempt a where a.kind = ledger.kind
 $$;
 
--- ---- everything that a worker held is given back, once
+-- ---- RUN-12: everything that a worker held is given back, once
 
 select test.worker('w1'), test.worker('w2') \g /dev/null
 select test.enqueue('a') as one, test.enqueue('a') as two, test.enqueue('b') as three, test.enqueue('b') as four \gset

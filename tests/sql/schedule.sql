@@ -112,12 +112,12 @@ select is((select row(event, job_id = (select id from outbox.job))::text from ou
 	row('exists', true)::text, 'a tick that had run is told apart');
 select is(test.job_count('report'), 1::bigint, 'and runs once');
 
--- Restarted within the minute: neither lost nor doubled.
+-- SCH-04: restarted within the minute, neither lost nor doubled.
 select test.at('2026-03-30 00:30:59Z');
 select is(test.fire(), 'night fired 03-30 00:30', '59 s late');
 select is(test.fire(), null, 'and once');
 
--- Every hour of a week, three times each.
+-- SCH-01: every quarter of an hour of a week, three times each.
 select test.at('2026-10-20 12:00Z');
 select outbox.schedule_remove('night');
 select outbox.schedule_set('night', '30 2 * * *', 'report', time_zone => 'Europe/Berlin');
@@ -134,7 +134,7 @@ select is((select string_agg(dedupe_key, ' ' order by id) from outbox.job), (
 		' ' order by day) from generate_series(21, 27) day),
 	'once a day while the clocks change');
 
--- ---- missed ticks
+-- ---- SCH-04: missed ticks
 
 create function test.prepare(cron text, catch_up text, catch_up_window interval default null)
 	returns void language plpgsql as $$
@@ -306,7 +306,7 @@ select is((select row(event, detail)::text from outbox.schedule_fire()),
 	row('failed', 'payload is 2 bytes long, the limit is 1 for kind "beside" (22023)')::text,
 	'a job that is refused');
 
--- ---- two sweepers: what one has locked, the other leaves alone
+-- ---- SCH-03: two sweepers: what one has locked, the other leaves alone
 
 select test.at('2026-06-01 07:00Z');
 select outbox.schedule_set('c', '0 * * * *', 'beside2');

@@ -182,7 +182,7 @@ select throws_ok(format($$select test.settle(%s, 'odd')$$, :id), '22023', 'outco
 select is(test.state(:id), 'running', 'it is still in flight');
 select is((test.settle(:id, 'retry', 'settle_failed')).code, 'settle_failed', 'and can be settled as failed');
 
--- ---- cancels that were asked for meanwhile
+-- ---- SET-08: cancels that were asked for meanwhile
 
 create function test.cancelled(kind text, result text, others boolean default false) returns text language plpgsql as $$
 declare
