@@ -114,9 +114,11 @@ static void judge(const struct stream *stream, const struct resident *resident,
 	how->code = stream->closed;
 	if (!resident_has_seen(resident, job))
 		return;
-	/* who told the runner to stop may have told all others of its control group, too */
+	/* Who told the runner to stop may have told all others of its control group, too. (Mute:
+	 * that its outputs have ended was seen before that it has.) */
 	if (stream->closed != NULL && resident->signal_number == SIGTERM &&
-		(stop == RESIDENT_NOT_STOPPED || stop == RESIDENT_DISMISSED))
+		(stop == RESIDENT_NOT_STOPPED || stop == RESIDENT_DISMISSED ||
+			stop == RESIDENT_MUTE))
 		stop = RESIDENT_INTERRUPTED;
 	switch (stop) {
 	case RESIDENT_LEASE_LOST:
