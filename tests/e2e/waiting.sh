@@ -46,7 +46,7 @@ test_a_million_waiting_jobs_cost_nothing() {
 	cpu_before=$(cpu_time "$(pid_of claim)")
 	let_pass 20
 	asked=$(($(transactions) - transactions_before))
-	assertTrue "$asked transactions in 20 s" "[ $asked -lt 30 ]"
+	assertTrue "$asked transactions in 20 s" "[ $asked -lt 40 ]"
 	used=$(($(cpu_time "$(pid_of claim)") - cpu_before))
 	assertTrue "the claimer has used $used/100 s" "[ $used -lt 10 ]"
 
