@@ -7,6 +7,15 @@
 #include "log.h"
 #include "version.h"
 
+/* Of many runners: what goes on for long is said now and then. */
+static void log_failure(const char *event, const struct err *err)
+{
+	static struct log_limit limit;
+
+	if (log_allow(&limit, 5000) >= 0)
+		log_error(LOG_WARNING, event, err);
+}
+
 static void send_to(struct claimer *claimer, struct runner *runner,
 	const struct buf *frames)
 {
@@ -109,7 +118,7 @@ static void on_registered(void *ctx, PGresult *result, const struct err *err)
 	if (runner != NULL)
 		runner->registering = false;
 	if (result == NULL) {
-		log_error(LOG_WARNING, "registration_failed", err); /* the tick tries again */
+		log_failure("registration_failed", err); /* the tick tries again */
 		return;
 	}
 	if (!is_current) { /* greeted anew meanwhile */
@@ -230,7 +239,7 @@ static void on_beaten(void *ctx, PGresult *result, const struct err *err)
 
 	claimer->beating = false;
 	if (result == NULL)
-		log_error(LOG_WARNING, "beat_failed", err); /* the next beat tries again */
+		log_failure("beat_failed", err); /* the next beat tries again */
 	else
 		answer_beats(claimer, result);
 	buf_clear(&claimer->beats_sent);
@@ -270,7 +279,7 @@ static void on_bye(void *ctx, PGresult *result, const struct err *err)
 {
 	(void)ctx;
 	if (result == NULL) /* the sweeper finds its beat standing still */
-		log_error(LOG_WARNING, "bye_failed", err);
+		log_failure("bye_failed", err);
 }
 
 /* Beats of several runners are recorded together: the first waits a little for others. */
@@ -318,7 +327,7 @@ static void on_cancels(void *ctx, PGresult *result, const struct err *err)
 
 	claimer->asking_cancels = false;
 	if (result == NULL)
-		log_error(LOG_WARNING, "cancels_failed", err); /* the next beat asks again */
+		log_failure("cancels_failed", err); /* the next beat asks again */
 	else
 		pass_cancels_on(claimer, result);
 	if (claimer->cancels_wanted)

@@ -138,7 +138,7 @@ start_work() {
 	noting_handler work 'sleep 0.01'
 	start_pipeline -j 4 && start_producer || return
 	for _ in 1 2 3 4; do # of these there are always some in flight
-		sql "with o as (insert into orders select from generate_series(1, 250) returning id)
+		sql "with o as (insert into orders select from generate_series(1, 150) returning id)
 			select count(*) from outbox.enqueue_many(array['work'],
 				(select array_agg(format('{\"n\":%s}', id)) from o))" >/dev/null
 	done
@@ -256,65 +256,66 @@ test_the_disk_of_the_tables_is_full() {
 
 # ---- our own logs
 
+# Sends the logs of all programs to one place, or each to a file in a folder.
+send_logs_to() { # FILE|FOLDER
+	for instance in $programs; do
+		rm -f "$work/$instance.log"
+		if [ -d "$1" ]; then
+			: >"$1/$instance.log"
+			ln -s "$1/$instance.log" "$work/$instance.log"
+		else
+			ln -s "$1" "$work/$instance.log"
+		fi
+	done
+}
+
 # Some jobs that succeed, some that a line is written for.
-run_work_beside_full_logs() {
-	noting_handler work
-	handler fails <<-'END'
-		#!/bin/sh
-		exit 65
-	END
+assert_work_is_done() { # MESSAGE
+	rounds=$((rounds + 1))
 	start_pipeline -j 4 || return
-	enqueue_numbers work 200
+	enqueue_numbers work 100
 	enqueue_numbers fails 50
 	assert_soon 60 none_is_open || return
-	assertEquals 'runs' 200 "$(runs_of work)"
-	assert_sql 'each at its first attempt' 'succeeded|200,dead|50' "
+	assertEquals "$1: runs" $((100 * rounds)) "$(runs_of work)"
+	assert_sql "$1: each at its first attempt" \
+		"succeeded|$((100 * rounds)),dead|$((50 * rounds))" "
 		select string_agg(outcome || '|' || count, ',' order by outcome) from (
 			select outcome, count(*) from outbox.attempt where attempt = 1 group by 1) o"
 	assert_ledger
 	stop_pipeline
 }
 
-# Also the folder for temporary files. A log that is freed is written on.
-test_the_disk_of_our_logs_is_full() {
+# A full disk, with the folder of temporary files on it; writes that always fail; and a pipe
+# whose reader stands still. A log that can be written again is written on.
+test_logs_that_cannot_be_written() {
 	isSkipping && return
 	make_disk logs 1M
 	make_cluster && fill_disk logs || return
-	for instance in $programs; do
-		: >"$work/logs/$instance.log"
-		ln -s "logs/$instance.log" "$work/$instance.log"
-	done
+	rounds=0
+	noting_handler work
+	handler fails <<-'END'
+		#!/bin/sh
+		exit 65
+	END
+
+	send_logs_to "$work/logs"
 	TMPDIR=$work/logs
 	export TMPDIR
-	run_work_beside_full_logs
+	assert_work_is_done 'a full disk'
 	unset TMPDIR
 	assertEquals 'nothing could be written' 0 "$(cat "$work"/logs/*.log | wc -c)"
 	start settle outbox-settle && free_disk logs && stop settle
-	assertContains 'a log that can be written again says what it lacks' \
-		"$(cat "$work/logs/settle.log")" 'dropped='
-}
+	assertContains 'what is lacking is said' "$(cat "$work/logs/settle.log")" 'dropped='
 
-test_logs_that_always_fail() {
-	isSkipping && return
-	make_cluster || return
-	for instance in $programs; do
-		ln -s /dev/full "$work/$instance.log"
-	done
-	run_work_beside_full_logs
-}
+	send_logs_to /dev/full
+	assert_work_is_done 'writes that fail'
 
-# A pipe whose reader stands still.
-test_logs_that_nobody_reads() {
-	isSkipping && return
-	make_cluster || return
-	mkfifo "$work/logs"
-	sleep 1000 <>"$work/logs" &
+	mkfifo "$work/pipe"
+	sleep 1000 <>"$work/pipe" &
 	echo $! >"$work/reader.pid"
-	head -c 65536 /dev/zero >"$work/logs"
-	for instance in $programs; do
-		ln -s logs "$work/$instance.log"
-	done
-	run_work_beside_full_logs
+	head -c 65536 /dev/zero >"$work/pipe"
+	send_logs_to "$work/pipe"
+	assert_work_is_done 'a pipe that nobody reads'
 }
 
 . shunit2
