@@ -204,8 +204,9 @@ static void log_delay(const struct settler *settler, const struct err *err)
 	int64_t suppressed = log_allow(&limit, 10000);
 
 	if (suppressed >= 0)
-		log_event(LOG_WARNING, "settle_delayed", LOG_TEXT("error", err->text),
-			LOG_TEXT("sqlstate", err->sqlstate), LOG_INT("queued", settler->queue.count),
+		log_event(err_is_temporary(err) ? LOG_WARNING : LOG_ERROR, "settle_delayed",
+			LOG_TEXT("error", err->text), LOG_TEXT("sqlstate", err->sqlstate),
+			LOG_INT("queued", settler->queue.count),
 			LOG_INT("parked", settler->parked.count), LOG_INT("suppressed", suppressed));
 }
 
@@ -291,6 +292,14 @@ static void retry_alone(struct settler *settler, struct entry *entry,
 		fail_entry(settler, entry, err);
 }
 
+/* What the server has trouble with, or our rights there: no result is to blame for it. (What
+ * its own statements lack the rights for does not come here, but is commit_failed.) */
+static bool is_of_all(const struct settler *settler, const struct err *err)
+{
+	return !may_be_of_one(settler, err) &&
+		(err_is_temporary(err) || err->class == ERR_PERM || err->class == ERR_CONFIG);
+}
+
 static void retry_batch(struct settler *settler, const struct err *err)
 {
 	struct batch *batch = &settler->batch;
@@ -302,9 +311,9 @@ static void retry_batch(struct settler *settler, const struct err *err)
 		batch_return(batch, &settler->queue);
 		return;
 	}
-	if (err_is_temporary(err))
+	if (err_is_temporary(err) || is_of_all(settler, err))
 		log_delay(settler, err);
-	if (err_is_temporary(err) && !may_be_of_one(settler, err)) {
+	if (is_of_all(settler, err)) {
 		batch_return(batch, &settler->queue);
 		back_off(settler);
 	} else if (batch->count > 1) {

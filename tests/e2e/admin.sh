@@ -94,6 +94,25 @@ test_each_program_runs_with_no_more_than_its_role() {
 	stop_pipeline
 }
 
+# Whoever has forgotten a grant finds the results of meanwhile as they were.
+test_a_right_that_is_missing_for_a_while() {
+	outbox_exits 0 migrate --roles
+	login e2e_worker outbox_worker
+	noting_handler mail
+	superuser=$PGUSER
+	PGUSER=e2e_worker
+	start_pipeline || return
+	PGUSER=$superuser
+	sql 'revoke insert on outbox.attempt from outbox_worker'
+	enqueue_numbers mail 20
+	assert_soon 20 grep -q 'level=error .*event=settle_delayed .*sqlstate=42501' "$work/settle.log" || return
+	sql 'grant insert on outbox.attempt to outbox_worker'
+	assert_soon 30 jobs_are succeeded 20
+	assert_sql 'all at the first attempt' 20 'select count(*) from outbox.attempt'
+	assertEquals 'runs' 20 "$(runs_of mail)"
+	stop_pipeline
+}
+
 # A new function is open to PUBLIC, until migrate has been there.
 test_migrate_renews_the_rights_of_roles() {
 	outbox_exits 0 migrate

@@ -228,6 +228,15 @@ test_signals_of_handlers_are_clean() {
 		#!/bin/sh
 		exec grep -E 'Sig(Blk|Ign)' /proc/self/status
 	END
+	handler stream <<-'END'
+		#!/bin/sh
+		while read -r line; do
+			id=${line#*\"id\":\"}
+			printf '{"id":"%s","response":"%s"}\n' "${id%%\"*}" \
+				"$(grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '\t\n')"
+		done
+	END
+	printf '[handler]\nmode = stream\n' >"$handlers/stream.ini"
 	handler broken.pipe <<-'END'
 		#!/bin/sh
 		yes | head -1
@@ -241,6 +250,7 @@ test_signals_of_handlers_are_clean() {
 			job 1 signals
 			job 2 broken.pipe
 			job 3 exit.code
+			job 4 stream
 		} | (
 			eval "$ignoring"
 			run
@@ -248,6 +258,7 @@ test_signals_of_handlers_are_clean() {
 		assert_field 1 response_text '"SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000"'
 		assert_field 2 outcome '"ok"'
 		assert_field 3 code '"exit_7"'
+		assert_field 4 response '"SigBlk:0000000000000000SigIgn:0000000000000000"'
 	done
 }
 
