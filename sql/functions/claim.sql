@@ -131,12 +131,14 @@ begin
 		order by b.priority, min(b.due_at), (array_agg(b.job_id order by b.due_at, b.job_id))[1];
 		return;
 	end if;
+	-- not with exists, of which a join would be made: vacuum finds ready empty as often as not,
+	-- and a plan for an empty table reads all of it
 	return query
 		select w.kind, w.priority, w.room, w.version, w.starting
 		from outbox.probes(lane, kinds, limits, max_jobs, versions, due_parts.after) w
-		where exists (select from outbox.ready r
+		cross join lateral (select from outbox.ready r
 			where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
-				and r.due_at <= now and r.version <= w.version)
+				and r.due_at <= now and r.version <= w.version limit 1) h
 		order by w.priority;
 end $$;
 

@@ -35,9 +35,10 @@ left join lateral (
 left join lateral (
 	select t.from_attempt, t.due_at from outbox.rearm t
 	where t.job_id = j.id order by t.id desc limit 1) m on true
-left join outbox.ready r
-	on r.kind = j.kind and r.priority = j.priority and r.job_id = j.id
-	and r.due_at = any (array[j.run_at, a.next_at, m.due_at]);
+left join lateral (
+	select t.job_id, t.attempt, t.due_at from outbox.ready t
+	where t.kind = j.kind and t.priority = j.priority and t.job_id = j.id
+		and t.due_at = any (array[j.run_at, a.next_at, m.due_at]) limit 1) r on true;
 
 comment on view outbox.jobs is 'every job with its derived state';
 

@@ -61,12 +61,13 @@ as $$
 declare
 	collected integer;
 begin
+	-- not with "in", of which a join of all claims with all claims may be made
 	delete from outbox.claim c
-	where c.id in (
+	where c.id = any (array(
 		select o.id from outbox.claim o
 		where o.claimed_at < outbox.now() - interval '10 seconds'
 			and outbox.claim_is_over(o.ids, o.attempts)
-		order by o.id limit most for update skip locked);
+		order by o.id limit most for update skip locked));
 	get diagnostics collected = row_count;
 	delete from outbox.cancel c
 	where outbox.job_has_ended(c.job_id) and c.requested_at < outbox.now() - interval '10 seconds';

@@ -84,8 +84,10 @@ begin
 			r (claim_id, claim_index, job_id, attempt, outcome, code, error, response,
 			response_is_json, after_ms, reason, started_us, duration_ms, exit_status, signal,
 			commits, follow_ups, dropped_bytes)
-		left join outbox.claim c on c.id = r.claim_id
-			and c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
+		-- one look for each: else all claims may be read, when vacuum has found few
+		left join lateral (
+			select * from outbox.claim h where h.id = r.claim_id limit 1) c
+			on c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
 		where plain < cardinality(job_ids) -- else nothing is looked at
 			and not (plain > 0 and r.outcome = 'ok' and r.commits is null
 				and r.follow_ups is null and r.job_id <> all (cancelled))
