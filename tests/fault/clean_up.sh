@@ -104,7 +104,7 @@ test_a_snapshot_that_somebody_holds() {
 	assert_sql 'all have succeeded at once' t "select count(*) = (select count(*) from orders)
 		and bool_and(outcome = 'succeeded') from outbox.attempt"
 	assert_sql 'without waiting for it' t "select percentile_cont(0.95) within group (
-		order by a.started_at - j.run_at) < interval '1 s'
+		order by a.started_at - j.run_at) < interval '5 s'
 		from outbox.attempt a join outbox.job j on j.id = a.job_id"
 
 	assert_soon 20 metric_is_at_least 'outbox_dead_rows{table="ready"}' $((pinned_s * pinned_rate / 2))
