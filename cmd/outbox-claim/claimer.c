@@ -151,11 +151,15 @@ static void on_due(void *ctx)
 	wanted_mark_all(&claimer->wanted);
 }
 
-void claimer_pause(struct claimer *claimer)
+void claimer_pause(struct claimer *claimer, int64_t most_ms)
 {
+	int64_t left_us = claimer->due_timer.at_us - loop_now_us(claimer->loop);
+
+	if (claimer->due_timer.at_us != 0 && left_us <= most_ms * 1000)
+		return;
 	claimer->pause_ms = claimer->pause_ms == 0 ? PAUSE_MIN_MS : claimer->pause_ms * 2;
-	if (claimer->pause_ms > PAUSE_MAX_MS)
-		claimer->pause_ms = PAUSE_MAX_MS;
+	if (claimer->pause_ms > most_ms)
+		claimer->pause_ms = most_ms;
 	loop_set_timer(claimer->loop, &claimer->due_timer, claimer->pause_ms * 1000);
 }
 
@@ -189,7 +193,7 @@ static void on_next_due(void *ctx, PGresult *result, const struct err *err)
 	if (wait_us > 0)
 		loop_set_timer(claimer->loop, &claimer->due_timer, wait_us);
 	else /* due, and not to be had: another claimer has locked it, or it has just come */
-		claimer_pause(claimer);
+		claimer_pause(claimer, PAUSE_MAX_MS);
 }
 
 void claimer_ask_next_due(struct claimer *claimer)
@@ -314,6 +318,7 @@ void claimer_start(struct claimer *claimer)
 void claimer_release(struct claimer *claimer)
 {
 	if (claimer->loop != NULL) {
+		sleep_stop(claimer);
 		loop_stop_timer(claimer->loop, &claimer->due_timer);
 		loop_stop_timer(claimer->loop, &claimer->tick_timer);
 		loop_stop_timer(claimer->loop, &claimer->beat_timer);

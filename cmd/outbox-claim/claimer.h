@@ -89,8 +89,9 @@ void claimer_db_up(struct claimer *claimer);
 
 bool claimer_hears_listener(const struct claimer *claimer);
 void claimer_ask_next_due(struct claimer *claimer);
-/* Look again after a pause, which doubles from one to the next until something is found. */
-void claimer_pause(struct claimer *claimer);
+/* Look again after a pause, which doubles from one to the next, up to most_ms, until something
+ * is found. One that has begun is not put off. */
+void claimer_pause(struct claimer *claimer, int64_t most_ms);
 /* The server refused, for a while or for good: nothing is looked for until it may be better. */
 void claimer_back_off(struct claimer *claimer, const char *event, const struct err *err);
 

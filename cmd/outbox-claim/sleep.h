@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "loop.h"
+
 struct claimer;
 
 struct sleep {
@@ -18,6 +20,9 @@ struct sleep {
 	bool has_colleague; /* another claimer slept with the lock, when last asked */
 	bool told_others;   /* that there is more than we have room for, since we slept */
 	int64_t nudged_us;
+	bool is_waiting; /* until the next try to take the lock */
+	int64_t wait_us; /* the last such wait */
+	struct loop_timer wait_timer;
 };
 
 /* The connection is new. */
@@ -26,8 +31,11 @@ void sleep_reset(struct claimer *claimer);
 /* A nudge came. */
 void sleep_nudged(struct claimer *claimer);
 
-/* Whether sleeping takes the lock first, which it has not: then starts to. */
+/* Whether sleeping takes the lock first, which it has not: then starts to, now or soon. */
 bool sleep_try(struct claimer *claimer);
+
+/* No more tries. */
+void sleep_stop(struct claimer *claimer);
 
 /* There is work, and no runner here has room for it. */
 void sleep_tell_others(struct claimer *claimer);

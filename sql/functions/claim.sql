@@ -164,22 +164,25 @@ create or replace function outbox.probes(
 create or replace function outbox.next_due(
 	lane text, kinds text[], versions integer[] default null,
 	after timestamptz[] default null)
-	returns timestamptz language sql stable
+	returns timestamptz language plpgsql stable
 	set search_path = pg_catalog, pg_temp
+	set plan_cache_mode = force_generic_plan
 	set enable_seqscan = off
-	as $$
-	select min(h.due_at)
+as $$
+#variable_conflict use_column
+begin
+	return (select min(h.due_at)
 	from unnest(kinds, versions) with ordinality k (kind, version, n)
 	cross join generate_series(1, 4) p (priority)
 	cross join lateral (
 		select r.due_at from outbox.ready r
 		where r.kind = k.kind and r.priority = p.priority::smallint
-			and r.due_at > coalesce(after[(4 * (k.n - 1) + p.priority)::integer], '-infinity')
+			and r.due_at > coalesce(next_due.after[(4 * (k.n - 1) + p.priority)::integer], '-infinity')
 			and r.version <= coalesce(k.version, 2147483647)
 		order by r.due_at limit 1) h
 	where not exists (select from outbox.kind e where e.name = k.kind and e.lane <> next_due.lane)
-		and not exists (select from outbox.lane l where l.name = next_due.lane and l.paused)
-	$$;
+		and not exists (select from outbox.lane l where l.name = next_due.lane and l.paused));
+end $$;
 
 -- kinds_owed(): every kind that has a row in ready, due or not, by skipping through the
 -- index: two probes a kind, however many rows there are.

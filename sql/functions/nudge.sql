@@ -65,9 +65,8 @@ end $$;
 
 -- sleep_end(lane): awake: producers need not notify any more.
 create or replace function outbox.sleep_end(lane text)
-	returns void language sql
-	set search_path = pg_catalog, pg_temp
-	as 'select pg_advisory_unlock(7318349, outbox.sleep_key(lane))';
+	returns boolean language sql
+	as 'select pg_catalog.pg_advisory_unlock(7318349, outbox.sleep_key(lane))';
 
 -- nudge_others(kinds): for a claimer that has no room for more of these: other claimers of
 -- their lane may have.
