@@ -3,13 +3,13 @@
 # each job is run once, and no session is left with anything of ours. Whether or not the programs
 # are told of it.
 #
-# environment: POOLER_S  seconds of load (default 5; the case says 600)
+# environment: POOLER_S  seconds of load (default 3; the case says 600)
 # shellcheck disable=SC1091,SC2034,SC2154 # lib.sh sets and reads what is not here
 . "$(dirname "$0")/../e2e/lib.sh"
 . "$(dirname "$0")/../e2e/orders.sh"
 . "$(dirname "$0")/pgbouncer.sh"
 
-pooler_s=${POOLER_S:-5}
+pooler_s=${POOLER_S:-3}
 claimers='1 2 3 4'
 
 # Of each claimer two runners.
