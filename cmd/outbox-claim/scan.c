@@ -1,6 +1,7 @@
 #include "scan.h"
 
 #define FIXED_JOBS 50.0 /* what a claim costs beside its jobs, as jobs */
+#define FIRST_US 10.0   /* taken for the usual cost until one is known */
 #define COSTLY 4.0      /* times the usual cost: start at the positions */
 #define CHEAP 2.0       /* times the usual cost: back to the head */
 #define LEAST_US 3000   /* a claim faster than this is never costly */
@@ -12,6 +13,12 @@ bool scan_begin(struct scan *scan, int64_t now_us)
 	scan->started_us = now_us;
 	scan->is_from_head = !scan->is_costly || now_us >= scan->head_at_us;
 	return scan->is_from_head;
+}
+
+/* A snapshot may be older than the claimer: what its first look costs need not be usual. */
+static double usual_us(const struct scan *scan)
+{
+	return scan->usual_us > 0 ? scan->usual_us : FIRST_US;
 }
 
 /* The usual cost follows a lower one at once and a higher one slowly. */
@@ -28,14 +35,13 @@ void scan_end(struct scan *scan, int64_t now_us, int64_t jobs)
 	int64_t took_us = now_us - scan->started_us;
 	double cost_us = (double)took_us / (FIXED_JOBS + (double)jobs);
 
-	if (!scan->is_from_head)
+	if (!scan->is_from_head) {
+		learn(scan, cost_us);
 		return;
+	}
 	scan->head_at_us = now_us + (took_us * SHARE > HEAD_US ? took_us * SHARE : HEAD_US);
-	if (scan->is_costly)
-		scan->is_costly = took_us >= LEAST_US && cost_us > CHEAP * scan->usual_us;
-	else
-		scan->is_costly = scan->usual_us > 0 && took_us >= LEAST_US &&
-			cost_us > COSTLY * scan->usual_us;
+	scan->is_costly = took_us >= LEAST_US &&
+		cost_us > (scan->is_costly ? CHEAP : COSTLY) * usual_us(scan);
 	if (!scan->is_costly)
 		learn(scan, cost_us);
 }
