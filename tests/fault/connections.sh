@@ -36,10 +36,18 @@ make_worker() {
 		grant outbox_worker to e2e_worker"
 }
 
+# One that is refused tries again: sessions that were closed just now still take room.
+take_session() { # NUMBER
+	until psql -qXAt -U e2e_worker -c 'select pg_sleep(600)' >"$work/taken$1.out" 2>&1 ||
+		! grep -q 'connection slots\|too many clients' "$work/taken$1.out"; do
+		sleep 0.1
+	done
+}
+
 # Sessions that take what room there is, each until it is killed.
 take_sessions() { # COUNT
 	for n in $(seq "$1"); do
-		psql -qXAt -U e2e_worker -c 'select pg_sleep(600)' >"$work/taken.out" 2>&1 &
+		take_session "$n" &
 		echo $! >"$work/taken$n.pid"
 	done
 	assert_soon 20 sessions_of_worker_are "$1"
