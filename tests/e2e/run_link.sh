@@ -337,7 +337,8 @@ is_quiet() { # INSTANCE
 	[ "$before" = "$(cat "/proc/$(pid_of "$1")"/task/*/status | grep ctxt_switches)" ]
 }
 
-# Both are in the socket when the runner reads the first of them: it must not start that job.
+# Both are in the socket when the runner reads the first of them. Mostly it does not start that
+# job; when the kernel hands over the second too late, it has, and kills it.
 test_cancel_of_a_job_that_is_still_in_the_socket() {
 	start_registered 60000 -j 4
 	signal run STOP
@@ -347,7 +348,7 @@ test_cancel_of_a_job_that_is_still_in_the_socket() {
 	assert_soon 5 is_quiet claimer
 	signal run CONT
 	assert_soon 5 result 2 ok
-	assert_soon 5 result 1 '"outcome":"cancel","code":"cancelled".*"reason":"not this","started_at_us":0,'
+	assert_soon 5 result 1 '"outcome":"cancel","code":"cancelled".*"reason":"not this",'
 }
 
 test_cancel_of_a_running_and_of_a_waiting_job() {
