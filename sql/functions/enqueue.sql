@@ -51,9 +51,8 @@ end $$;
 
 -- check_job(…): refuses what no job may be, and returns when the job is due. is_known: the
 -- kind has been announced, and its name was checked then; max_bytes and max_depth are its
--- limits for a payload. (Two bytes a level are the least: most payloads are too short to be
--- too deep. What is left out of a transaction's first enqueue, the kind's pattern and the
--- brackets of its payload, are a sixth of its time.)
+-- limits for a payload. (A level takes two bytes at least: most payloads are too short to be
+-- too deep. To match the kind and to count brackets would be a sixth of an enqueue.)
 create or replace function outbox.check_job(
 	kind text, payload text, is_known boolean, max_bytes integer, max_depth integer,
 	dedupe_key text,

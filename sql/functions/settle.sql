@@ -40,7 +40,7 @@ as $$
 declare
 	-- jobs whose success is recorded with more: a cancel that came too late, or who asked for
 	-- the first attempt
-	cancelled bigint[] := '{}';
+	not_plain bigint[] := '{}';
 	plain integer := 0; -- results that settle_plain takes
 	item outbox.result;
 	one outbox.settled;
@@ -48,10 +48,10 @@ begin
 	perform from outbox.claim c where c.id = any (claim_ids || done_claims)
 	order by c.id for update;
 	if exists (select from outbox.cancel) then
-		cancelled := array(select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
+		not_plain := array(select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
 	end if;
 	if exists (select from outbox.rearm m where m.from_attempt = 0) then
-		cancelled := cancelled || array(select m.job_id from outbox.rearm m
+		not_plain := not_plain || array(select m.job_id from outbox.rearm m
 			where m.from_attempt = 0 and m.job_id = any (job_ids));
 	end if;
 	-- a hook can concern every result: then none is plain
@@ -59,13 +59,13 @@ begin
 		plain := (select count(*) from unnest(job_ids, outcomes, commits, follow_ups)
 				r (job_id, outcome, commits, follow_ups)
 			where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
-				and r.job_id <> all (cancelled));
+				and r.job_id <> all (not_plain));
 	end if;
 	if plain > 0 then
 		begin
 			if outbox.settle_plain(claim_ids, claim_indexes, job_ids, attempts, outcomes,
 				responses, responses_are_json, started_us, durations_ms, exit_statuses,
-				commits, follow_ups, dropped_bytes, cancelled) < plain
+				commits, follow_ups, dropped_bytes, not_plain) < plain
 			then
 				raise unique_violation;
 			end if;
@@ -90,7 +90,7 @@ begin
 			on c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
 		where plain < cardinality(job_ids) -- else nothing is looked at
 			and not (plain > 0 and r.outcome = 'ok' and r.commits is null
-				and r.follow_ups is null and r.job_id <> all (cancelled))
+				and r.follow_ups is null and r.job_id <> all (not_plain))
 		order by r.job_id, r.attempt
 	loop
 		one := null;
@@ -113,7 +113,7 @@ begin
 end $$;
 
 -- settle_plain(…): records the results that are plainly "ok" (settle says which these are),
--- as long as their claims stand; cancelled: jobs whose results are not. Returns how many it
+-- as long as their claims stand; not_plain: jobs whose results are not. Returns how many it
 -- has recorded. Raises unique_violation if an attempt was over already.
 --
 -- The few claims are hashed: looking one up for each result would be a fifth of the work.
@@ -121,7 +121,7 @@ create or replace function outbox.settle_plain(
 	claim_ids bigint[], claim_indexes integer[], job_ids bigint[], attempts smallint[],
 	outcomes text[], responses text[], responses_are_json boolean[], started_us bigint[],
 	durations_ms bigint[], exit_statuses integer[], commits text[], follow_ups text[],
-	dropped_bytes bigint[], cancelled bigint[])
+	dropped_bytes bigint[], not_plain bigint[])
 	returns integer language plpgsql
 	set enable_hashjoin = on
 	set enable_nestloop = off
@@ -165,7 +165,7 @@ begin
 		select j.kind, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent
 		from outbox.job j where j.id = r.job_id limit 1) j
 	where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
-		and r.job_id <> all (cancelled)
+		and r.job_id <> all (not_plain)
 		and h.ids[r.claim_index] = r.job_id and h.attempts[r.claim_index] = r.attempt
 	order by r.job_id, r.attempt;
 	get diagnostics recorded = row_count;
