@@ -116,9 +116,7 @@ static void choose_parts(struct claimer *claimer, const struct runner *runner)
 		choose_class(claimer, runner, KIND_RESERVED);
 		if (claimer->parts_count > 0)
 			return;
-		int64_t most = unreserved_room(claimer);
-		if (claimer->asked > most)
-			claimer->asked = most;
+		claimer->asked = least(claimer->asked, unreserved_room(claimer));
 	}
 	choose_class(claimer, runner, KIND_UNRESERVED);
 	if (claimer->asked == 0)
