@@ -330,11 +330,16 @@ test_a_worker_that_is_not_known_any_more_registers_anew() {
 
 # ---- cancel (SET-08)
 
-# Whether none of its threads has run for a while: what it was told is on its way.
+# Whether none of its threads has run since the last four looks: what it was told is on its way.
 is_quiet() { # INSTANCE
-	before=$(cat "/proc/$(pid_of "$1")"/task/*/status | grep ctxt_switches)
-	sleep 0.2
-	[ "$before" = "$(cat "/proc/$(pid_of "$1")"/task/*/status | grep ctxt_switches)" ]
+	switches=$(cat "/proc/$(pid_of "$1")"/task/*/status | grep ctxt_switches)
+	if [ "$switches" = "${switches_before:-}" ]; then
+		same_looks=$((same_looks + 1))
+	else
+		switches_before=$switches
+		same_looks=0
+	fi
+	[ "$same_looks" -ge 4 ]
 }
 
 # Both are in the socket when the runner reads the first of them. Mostly it does not start that

@@ -73,6 +73,13 @@ bounds_are_kept() {
 	[ "$(unsettled)" -le "$all_bounds" ]
 }
 
+# Nothing settles, and every runner holds as many results as it may.
+hold_results() {
+	signal settle STOP
+	enqueue_numbers work "$jobs"
+	assert_soon 60 bounds_are_reached && assert_soon 60 runs_reach "$all_bounds"
+}
+
 # Time that has to pass: nothing may change in it.
 holds_for() { # SECONDS COMMAND [ARGUMENT ...]
 	until_s=$(($(date +%s) + $1))
@@ -115,10 +122,7 @@ assert_settled() { # JOBS
 test_frozen_settler() {
 	keyed_handler work "sleep $job_s"
 	start_programs || return
-	signal settle STOP
-	enqueue_numbers work "$jobs"
-	assert_soon 60 bounds_are_reached || return
-	assert_soon 60 runs_reach "$all_bounds" || return
+	hold_results || return
 	before_kb=$(all_resident_kb)
 	assertTrue 'no runner asks for more than its bound' \
 		"holds_for $SETTLER_DOWN_S bounds_are_reached"
@@ -189,10 +193,7 @@ runs_are() { # COUNT
 test_leases_end_meanwhile() {
 	keyed_handler work "sleep $job_s"
 	start_programs || return
-	signal settle STOP
-	enqueue_numbers work "$jobs"
-	assert_soon 60 bounds_are_reached || return
-	assert_soon 60 runs_reach "$all_bounds" || return
+	hold_results || return
 	signal claim STOP # beats do not reach the database
 	assert_soon 200 no_worker_is_left || return
 	assert_sql 'all that was in flight is lost' "$all_bounds" \
