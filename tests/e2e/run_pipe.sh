@@ -31,6 +31,8 @@ start_run() { # [OPTION ...]
 	echo $! >"$work/run.pid"
 	exec 7>"$work/jobs"
 	send_line "$hello"
+	# what a test does to the folder from now on happens to a runner that has read it
+	assert_soon 10 grep -qs event=ready "$work/run.log"
 }
 
 send_line() { # LINE
