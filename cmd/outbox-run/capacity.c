@@ -12,17 +12,22 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static bool is_prefetching(const struct runner *runner)
-{
-	return runner->options.by_credit && slots_are_quick(&runner->slots);
-}
-
-/* A runner whose last start failed asks for one job, to try. */
+/* How many jobs for the slots are best had at once. A runner whose last start failed asks for
+ * one, to try. */
 static size_t window(const struct runner *runner)
 {
-	if (runner->slots.pause_ms > 0)
-		return 1;
-	return runner->options.slots * (is_prefetching(runner) ? 2 : 1);
+	return runner->slots.pause_ms > 0 ? 1 : slots_window(&runner->slots);
+}
+
+/* Ahead in the same measure: the jobs of a kind of few are not to fill the queue. */
+static size_t kind_window(const struct runner *runner, const struct kind *kind)
+{
+	size_t limit = (size_t)kind->handler->concurrency, all = window(runner);
+
+	if (kind_is_stream(kind))
+		return stream_window(kind->stream);
+	return limit == 0 ? all
+					  : limit * slots_window(&runner->slots) / runner->options.slots;
 }
 
 /* There will be room for the results of so many more. */
@@ -50,22 +55,17 @@ size_t capacity_of_kind(const struct runner *runner, const struct kind *kind, si
 		return 0;
 	if (kind_is_stream(kind))
 		return may_take(runner) ? least(stream_capacity(kind->stream), room(runner)) : 0;
-	size_t limit = (size_t)kind->handler->concurrency;
-	if (limit == 0)
-		return free;
-	return least(at_most(limit * (is_prefetching(runner) ? 2 : 1), kind_held(kind)),
-		free);
+	return least(at_most(kind_window(runner, kind), kind_held(kind)), free);
 }
 
 size_t capacity_step_of_slots(const struct runner *runner)
 {
-	return (runner->options.slots + 1) / 2;
+	return (window(runner) + 1) / 2;
 }
 
 size_t capacity_step_of_kind(const struct runner *runner, const struct kind *kind)
 {
-	return kind_is_stream(kind) ? (stream_window(kind->stream) + 1) / 2
-								: capacity_step_of_slots(runner);
+	return (kind_window(runner, kind) + 1) / 2;
 }
 
 bool capacity_is_used_up(const struct runner *runner)

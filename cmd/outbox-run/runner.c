@@ -278,6 +278,7 @@ static void init_slots(struct runner *runner)
 {
 	const struct slots_options options = {
 		.count = runner->options.slots,
+		.asks_ahead = runner->options.by_credit,
 		.attempts = runner->options.attempts,
 		.kinds = &runner->kinds,
 		.results = runner->results,

@@ -145,6 +145,7 @@ void slots_turn(struct slots *slots)
 {
 	struct job *next;
 
+	pace_turn(&slots->pace);
 	for (struct job *job = slots->queue.first; job != NULL; job = next) {
 		if (slots_are_paused(slots) || slots->running == slots->options.count)
 			break;
@@ -170,9 +171,14 @@ static void note_duration(struct slots *slots, const struct attempt *attempt)
 	slots->average_us += (duration_us - slots->average_us) / AVERAGE_WEIGHT;
 }
 
-bool slots_are_quick(const struct slots *slots)
+size_t slots_window(const struct slots *slots)
 {
-	return slots->average_us > 0 && slots->average_us < QUICK_US;
+	size_t count = slots->options.count, ahead = slots->pace.ahead;
+
+	if (!slots->options.asks_ahead || slots->average_us == 0 ||
+		slots->average_us >= QUICK_US)
+		return count;
+	return count + (ahead > count ? ahead : count);
 }
 
 void slots_note_slow(struct slots *slots)
@@ -211,6 +217,7 @@ static void on_attempt_end(void *ctx, struct attempt *attempt)
 		code);
 	log_exit(attempt, outcome, code);
 	note_duration(slots, attempt);
+	pace_note_end(&slots->pace);
 	slots->attempts[attempt->slot] = NULL;
 	slots->running--;
 	kind_of(slots, job)->running--;
@@ -289,6 +296,7 @@ void slots_init(struct slots *slots, const struct slots_options *options)
 		.attempts = mem_alloc(options->count, sizeof(struct attempt *)),
 		.pause_timer = {.fn = on_pause_end},
 	};
+	pace_init(&slots->pace);
 	slots->options.attempts.on_end = on_attempt_end;
 	slots->options.attempts.ctx = slots;
 }

@@ -16,10 +16,12 @@
 #include "kinds.h"
 #include "lease.h"
 #include "loop.h"
+#include "pace.h"
 #include "results.h"
 
 struct slots_options {
 	size_t count;
+	bool asks_ahead;                 /* false: jobs come as they do */
 	struct attempt_options attempts; /* loop, guard and limits; the rest is the slots' */
 	struct kinds *kinds;             /* whose `running` and `queued` are counted here */
 	struct results *results;
@@ -35,6 +37,7 @@ struct slots {
 	bool draining;      /* nothing more will come */
 	int64_t pause_ms;   /* the last pause; 0: the last start succeeded */
 	int64_t average_us; /* moving average of an attempt's duration; 0: unknown */
+	struct pace pace;
 };
 
 void slots_init(struct slots *slots, const struct slots_options *options);
@@ -57,9 +60,10 @@ void slots_kill(struct slots *slots, enum attempt_stop why);
 size_t slots_held(const struct slots *slots); /* jobs, running and waiting */
 bool slots_are_paused(const struct slots *slots);
 
-/* Whether attempts are so short that jobs are best asked for ahead of time. */
-bool slots_are_quick(const struct slots *slots);
-/* They are not: a job has waited too long for one to end. */
+/* How many jobs, running and waiting, are best had at once: more than there are slots while
+ * attempts are short. */
+size_t slots_window(const struct slots *slots);
+/* They are not short: a job has waited too long for one to end. */
 void slots_note_slow(struct slots *slots);
 
 /* The kinds were replaced while the queue was empty: counts what runs among the new ones. */

@@ -16,8 +16,7 @@
 #define PAUSE_MIN_MS INT64_C(100)
 #define PAUSE_MAX_MS INT64_C(30000)
 #define LOGGED_STDERR_BYTES 1024
-#define DOWN_MS INT64_C(1000)   /* pauses from here on: jobs do not wait */
-#define AHEAD_US INT64_C(20000) /* jobs are held ahead for so long */
+#define DOWN_MS INT64_C(1000) /* pauses from here on: jobs do not wait */
 
 /* ---- the limit of a process ---------------------------------------------------------- */
 
@@ -89,7 +88,7 @@ static void on_answer(struct resident *resident, struct job *job,
 		how.error = err->text;
 	}
 	seat->pause_ms = 0;
-	seat->stream->answered++;
+	pace_note_end(&seat->stream->pace);
 	adapt_limit(seat, how.duration_us);
 	end(seat->stream, job, &how);
 }
@@ -332,17 +331,6 @@ static void give(struct stream *stream)
 	}
 }
 
-static void measure(struct stream *stream)
-{
-	int64_t elapsed_us = clock_us() - stream->measured_us;
-
-	if (elapsed_us < AHEAD_US)
-		return;
-	stream->ahead = (size_t)((int64_t)stream->answered * AHEAD_US / elapsed_us);
-	stream->answered = 0;
-	stream->measured_us += elapsed_us;
-}
-
 static void dismiss_idle(struct stream *stream)
 {
 	for (size_t i = 0; i < stream->seats_count; i++)
@@ -354,7 +342,7 @@ int stream_turn(struct stream *stream, struct err *err)
 {
 	int result = 0;
 
-	measure(stream);
+	pace_turn(&stream->pace);
 	if (stream->closed != NULL) {
 		dismiss_idle(stream);
 	} else {
@@ -394,7 +382,7 @@ size_t stream_window(const struct stream *stream)
 			limit += seat->has_crashed ? 1 : first_limit(stream);
 	}
 	limit = least(limit, concurrency(stream));
-	return limit == 0 ? 0 : least(limit + stream->ahead, stream->options->window);
+	return limit == 0 ? 0 : least(limit + stream->pace.ahead, stream->options->window);
 }
 
 size_t stream_capacity(const struct stream *stream)
@@ -444,8 +432,8 @@ struct stream *stream_new(const struct stream_options *options,
 		.handler = handler,
 		.envp = envp,
 		.seats_count = (size_t)handler->processes,
-		.measured_us = clock_us(),
 	};
+	pace_init(&stream->pace);
 	stream->seats = mem_alloc(stream->seats_count, sizeof(*stream->seats));
 	for (size_t i = 0; i < stream->seats_count; i++) {
 		struct stream_seat *seat = &stream->seats[i];

@@ -20,6 +20,7 @@
 #include "job.h"
 #include "lease.h"
 #include "loop.h"
+#include "pace.h"
 #include "report.h"
 #include "resident.h"
 
@@ -53,10 +54,7 @@ struct stream {
 	const char *closed; /* not NULL: no more is given; the code of what is not seen */
 	bool retired;       /* its kind has another stream now, or none */
 	struct stream *next;
-	/* How many jobs are worth having ahead: as many as are answered in a moment. */
-	size_t ahead;
-	size_t answered; /* since … */
-	int64_t measured_us;
+	struct pace pace; /* of its answers */
 };
 
 /* Kills what runs; jobs are not touched. */
