@@ -2,7 +2,8 @@
 
 -- claim(worker, lane, kinds, limits, max_jobs, found_by, versions, after): claims at most
 -- max_jobs due jobs for `worker`, in order of priority, then due time, at most limits[i] of
--- kinds[i], and none whose version is above versions[i] (null: any).
+-- kinds[i], and none whose version is above versions[i] (null: any). Each kind becomes one
+-- claim row.
 -- after[4 * (i - 1) + priority]: where to start looking, exclusive (null: from the head).
 -- issues: what the kind's schema of today, not that of the enqueue, says against a payload.
 -- found_by: how the claimer came to look: nudge, poll or sweep.
@@ -13,8 +14,7 @@
 -- a claim in a server crash only means that the attempt runs again, and a settle's flush
 -- carries the claim before it.
 --
--- It first looks without locks at what is due, then takes it part by part, a part being a
--- kind and a priority: each part becomes one claim row.
+-- Of several kinds it first looks without locks at how many of each are the best ones.
 create or replace function outbox.claim(
 	worker text, lane text, kinds text[], limits integer[], max_jobs integer,
 	found_by text default 'poll', versions integer[] default null,
@@ -36,126 +36,102 @@ as $$
 #variable_conflict use_column
 declare
 	now constant timestamptz := outbox.now();
+	the_kind constant text := kinds[1];
+	room constant integer := least(limits[1], max_jobs);
+	newest constant integer := coalesce(versions[1], 2147483647);
 	prefix text; -- of idempotency keys
 	usual_attempts integer;
 	has_schema boolean;
-	room integer := case when cardinality(kinds) = 1 then least(limits[1], max_jobs)
-		else max_jobs end;
-	taken_now integer;
-	part record;
+	commit_mode text;
 begin
-	select m.installation || '-' into prefix from outbox.meta m
-	where not exists (select from outbox.lane l where l.name = claim.lane and l.paused);
+	if cardinality(kinds) > 1 then
+		return query
+		select c.* from outbox.due_shares(lane, kinds, limits, max_jobs, versions, after) d
+		cross join lateral outbox.claim(worker, lane, array[d.kind], array[d.share],
+			d.share, found_by, array[d.version], d.after) c
+		order by c.priority, c.due_at, c.job_id;
+		return;
+	end if;
+	if limits[1] is null or room <= 0 then
+		return;
+	end if;
+	select m.installation || '-', coalesce(k.max_attempts, 8), k.payload_schema is not null
+	into prefix, usual_attempts, has_schema
+	from outbox.meta m left join outbox.kind k on k.name = the_kind
+	where coalesce(k.lane = claim.lane, true)
+		and not exists (select from outbox.lane l where l.name = claim.lane and l.paused);
 	if prefix is null then
 		return;
 	end if;
-	perform set_config('synchronous_commit', 'off', true);
-	for part in
-		select d.kind, d.priority, d.quota, d.version, d.starting
-		from outbox.due_parts(lane, kinds, limits, max_jobs, versions, after) d
-	loop
-		select coalesce(min(k.max_attempts), 8), count(k.payload_schema) > 0
-		into usual_attempts, has_schema
-		from outbox.kind k where k.name = part.kind;
-		return query
-		with locked as materialized (
+	commit_mode := set_config('synchronous_commit', 'off', true);
+	return query
+	with locked as materialized (
+		-- From one priority to the next in this order, and not a row further than the limit: so
+		-- the nested loop that lateral asks for does it, and there is no sort above it.
+		select r.*, p.priority
+		from (values (smallint '1'), ('2'), ('3'), ('4')) p (priority)
+		cross join lateral (
 			select r.ctid as tid, r.job_id, (r.attempt + 1)::smallint as attempt, r.version,
 				r.due_at
 			from outbox.ready r
-			where r.kind = part.kind and r.priority = part.priority
-				and r.due_at > part.starting and r.due_at <= now and r.version <= part.version
-			order by r.due_at, r.job_id limit least(part.quota, room) for update skip locked
-		), taken as (
-			delete from outbox.ready r using locked where r.ctid = locked.tid
-		), made as materialized (
-			insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
-			select outbox.new_id(), now, found_by::outbox.found, claim.worker,
-				part.kind, array_agg(l.job_id), array_agg(l.attempt)
-			from locked l having count(*) > 0
-			returning c.id, cardinality(c.ids) as size
-		)
-		select m.id, (row_number() over ())::integer, m.size, now, l.job_id, l.attempt,
-			part.kind, j.payload, coalesce(j.max_attempts, usual_attempts)::integer,
-			prefix || l.job_id, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
-			j.metadata, j.created_at,
-			-- a first attempt that nobody has asked for is due when the enqueue said
-			case when (l.attempt > 1 or l.due_at <> j.run_at) and exists (
-				select from outbox.rearm_of_attempt(l.job_id, l.attempt))
-				then 'manual' else 'automatic' end,
-			case when l.attempt > 1 or l.due_at <> j.run_at then (
-				select a.reason from outbox.rearm_of_attempt(l.job_id, l.attempt) a) end,
-			l.version, part.priority, l.due_at,
-			case when has_schema then outbox.payload_issues(part.kind, j.payload) end
-		from made m
-		cross join locked l
-		join outbox.job j on j.id = l.job_id;
-		get diagnostics taken_now = row_count;
-		room := room - taken_now;
-		exit when room = 0;
-	end loop;
+			where r.kind = the_kind and r.priority = p.priority
+				and r.due_at > coalesce(claim.after[p.priority], '-infinity')
+				and r.due_at <= now and r.version <= newest
+			order by r.due_at, r.job_id limit room for update skip locked) r
+		limit room
+	), taken as (
+		delete from outbox.ready r using locked where r.ctid = locked.tid
+	), made as materialized (
+		insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
+		select outbox.new_id(), now, found_by::outbox.found, claim.worker,
+			the_kind, array_agg(l.job_id), array_agg(l.attempt)
+		from locked l having count(*) > 0
+		returning c.id, cardinality(c.ids) as size
+	)
+	select m.id, (row_number() over ())::integer, m.size, now, l.job_id, l.attempt,
+		the_kind, j.payload, coalesce(j.max_attempts, usual_attempts)::integer,
+		prefix || l.job_id, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
+		j.metadata, j.created_at,
+		case when a.from_attempt is null then 'automatic' else 'manual' end, a.reason,
+		l.version, l.priority, l.due_at,
+		case when has_schema then outbox.payload_issues(the_kind, j.payload) end
+	from made m
+	cross join locked l
+	join outbox.job j on j.id = l.job_id
+	-- a first attempt that nobody has asked for is due when the enqueue said
+	left join lateral outbox.rearm_of_attempt(l.job_id, l.attempt) a
+		on l.attempt > 1 or l.due_at <> j.run_at;
 end $$;
 
--- due_parts(lane, kinds, limits, max_jobs, versions, after): how many jobs of each kind and
--- priority make up the best max_jobs due ones, in the order in which they are to be taken.
--- Of one kind alone the order of priorities says enough, and quota is the limit. Reads at
--- most limits[i] index entries a kind and priority, and locks nothing.
-create or replace function outbox.due_parts(
+-- due_shares(lane, kinds, limits, max_jobs, versions, after): how many of the best max_jobs
+-- due jobs are of each kind; version and after are those of the kind. Reads at most limits[i]
+-- index entries a kind and priority, and locks nothing.
+create or replace function outbox.due_shares(
 	lane text, kinds text[], limits integer[], max_jobs integer, versions integer[],
 	after timestamptz[])
-	returns table (kind text, priority smallint, quota integer, version integer, starting timestamptz)
-	language plpgsql stable
-	set search_path = pg_catalog, pg_temp
-as $$
-#variable_conflict use_column
-declare
-	now constant timestamptz := outbox.now();
-begin
-	if cardinality(kinds) > 1 then
-		-- only the merged order of all heads tells how many of each come first
-		return query
-		with best as (
-			select h.kind, h.priority, h.due_at, h.job_id, w.room, w.version, w.starting,
-				row_number() over (partition by h.kind
-					order by h.priority, h.due_at, h.job_id) as nth
-			from outbox.probes(lane, kinds, limits, max_jobs, versions, due_parts.after) w
-			cross join lateral (
-				select r.kind, r.priority, r.due_at, r.job_id from outbox.ready r
-				where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
-					and r.due_at <= now and r.version <= w.version
-				order by r.due_at, r.job_id limit w.room) h
-		)
-		select b.kind, b.priority, count(*)::integer, b.version, b.starting
-		from (select * from best where nth <= room
-			order by priority, due_at, job_id limit max_jobs) b
-		group by b.kind, b.priority, b.version, b.starting
-		order by b.priority, min(b.due_at), (array_agg(b.job_id order by b.due_at, b.job_id))[1];
-		return;
-	end if;
-	-- not with exists, of which a join would be made: vacuum finds ready empty as often as not,
-	-- and a plan for an empty table reads all of it
-	return query
-		select w.kind, w.priority, w.room, w.version, w.starting
-		from outbox.probes(lane, kinds, limits, max_jobs, versions, due_parts.after) w
-		cross join lateral (select from outbox.ready r
-			where r.kind = w.kind and r.priority = w.priority and r.due_at > w.starting
-				and r.due_at <= now and r.version <= w.version limit 1) h
-		order by w.priority;
-end $$;
-
--- probes(…): one row a kind of the lane and priority, with the defaults filled in.
-create or replace function outbox.probes(
-	lane text, kinds text[], limits integer[], max_jobs integer, versions integer[],
-	after timestamptz[])
-	returns table (kind text, priority smallint, room integer, version integer, starting timestamptz)
+	returns table (kind text, share integer, version integer, after timestamptz[])
 	language sql stable
 	as $$
-	select k.kind, p.priority::smallint, least(k.room, max_jobs),
-		coalesce(k.version, 2147483647),
-		coalesce(probes.after[(4 * (k.n - 1) + p.priority)::integer], '-infinity')
-	from unnest(kinds, limits, versions) with ordinality k (kind, room, version, n)
-	cross join generate_series(1, 4) p (priority)
-	where k.room > 0
-		and not exists (select from outbox.kind e where e.name = k.kind and e.lane <> probes.lane)
+	with best as (
+		select k.n, h.priority, h.due_at, h.job_id, k.room,
+			row_number() over (partition by k.n order by h.priority, h.due_at, h.job_id) as nth
+		from unnest(kinds, limits, versions) with ordinality k (kind, room, version, n)
+		cross join generate_series(1, 4) p (priority)
+		cross join lateral (
+			select r.priority, r.due_at, r.job_id from outbox.ready r
+			where r.kind = k.kind and r.priority = p.priority::smallint
+				and r.due_at > coalesce(due_shares.after[4 * (k.n - 1) + p.priority], '-infinity')
+				and r.due_at <= outbox.now() and r.version <= coalesce(k.version, 2147483647)
+			order by r.due_at, r.job_id limit greatest(least(k.room, max_jobs), 0)) h
+		where k.room > 0
+			and not exists (select from outbox.kind e
+				where e.name = k.kind and e.lane <> due_shares.lane)
+	)
+	select kinds[b.n], count(*)::integer, versions[b.n],
+		due_shares.after[4 * b.n - 3 : 4 * b.n]
+	from (select * from best where nth <= room
+		order by priority, due_at, job_id limit max_jobs) b
+	group by b.n
 	$$;
 
 -- next_due(lane, kinds, versions, after): when the next job of these kinds is due, or null
