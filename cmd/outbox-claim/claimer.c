@@ -218,10 +218,11 @@ void claimer_ask_next_due(struct claimer *claimer)
 void claimer_turn(struct claimer *claimer)
 {
 	runners_prune(&claimer->runners, claimer->claiming_for);
-	if (claimer->looking || claimer->backing_off || claimer->draining ||
-		!db_is_up(claimer->db))
-		return;
-	if (start_claim(claimer))
+	bool may_look = !claimer->looking && !claimer->backing_off && !claimer->draining &&
+		db_is_up(claimer->db);
+	bool is_claiming = may_look && start_claim(claimer);
+	sleep_turn(claimer);
+	if (!may_look || is_claiming)
 		return;
 	sleep_tell_others(claimer);
 	if (claimer->next_due_unknown && !sleep_try(claimer))

@@ -6,7 +6,7 @@
 #include "clock.h"
 #include "log.h"
 
-#define OFTEN_US INT64_C(20000) /* two nudges within this: woken again and again */
+#define OFTEN_US INT64_C(5000) /* two nudges within this: woken again and again */
 
 /*
  * While a producer that was told "awake" has not committed: how often to try for the lock, and,
@@ -43,9 +43,17 @@ void sleep_nudged(struct claimer *claimer)
 	bool often = now_us - sleep->nudged_us < OFTEN_US;
 
 	sleep->nudged_us = now_us;
-	if (!often || !sleep->has_lock || !db_is_up(claimer->db))
+	if (often && sleep->has_lock)
+		sleep->is_ending = true;
+}
+
+void sleep_turn(struct claimer *claimer)
+{
+	struct sleep *sleep = &claimer->sleep;
+
+	if (!sleep->is_ending || !db_is_up(claimer->db))
 		return;
-	sleep->has_lock = false;
+	sleep->is_ending = sleep->has_lock = false;
 	send_sleep_end(claimer->db, claimer->options.lane, on_quiet, NULL);
 }
 

@@ -17,6 +17,7 @@ struct claimer;
 
 struct sleep {
 	bool has_lock;
+	bool is_ending;     /* the lock is to be given up */
 	bool has_colleague; /* another claimer slept with the lock, when last asked */
 	bool told_others;   /* that there is more than we have room for, since we slept */
 	int64_t nudged_us;
@@ -30,6 +31,9 @@ void sleep_reset(struct claimer *claimer);
 
 /* A nudge came. */
 void sleep_nudged(struct claimer *claimer);
+
+/* Once a turn, when the claim that a nudge asks for is on its way. */
+void sleep_turn(struct claimer *claimer);
 
 /* Whether sleeping takes the lock first, which it has not: then starts to, now or soon. */
 bool sleep_try(struct claimer *claimer);

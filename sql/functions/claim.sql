@@ -6,6 +6,7 @@
 -- claim row.
 -- after[4 * (i - 1) + priority]: where to start looking, exclusive (null: from the head).
 -- issues: what the kind's schema of today, not that of the enqueue, says against a payload.
+-- reason: as asked_for says.
 -- found_by: how the claimer came to look: nudge, poll or sweep.
 --
 -- Nothing is claimed from a paused lane, and nothing of a kind that is in another lane by now:
@@ -23,7 +24,7 @@ create or replace function outbox.claim(
 		claim_id bigint, claim_index integer, claim_size integer, claimed_at timestamptz,
 		job_id bigint, attempt smallint, kind text, payload json, max_attempts integer,
 		idempotency_key text, tenant_key text, subject_key text, correlation_id text,
-		traceparent text, metadata json, created_at timestamptz, trigger text, reason text,
+		traceparent text, metadata json, created_at timestamptz, reason text,
 		version integer, priority smallint, due_at timestamptz, issues json)
 	language plpgsql
 	set search_path = pg_catalog, pg_temp
@@ -92,16 +93,21 @@ begin
 		the_kind, j.payload, coalesce(j.max_attempts, usual_attempts)::integer,
 		prefix || l.job_id, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
 		j.metadata, j.created_at,
-		case when a.from_attempt is null then 'automatic' else 'manual' end, a.reason,
+		-- a first attempt that nobody has asked for is due when the enqueue said
+		case when l.attempt > 1 or l.due_at <> j.run_at
+			then outbox.asked_for(l.job_id, l.attempt) end,
 		l.version, l.priority, l.due_at,
 		case when has_schema then outbox.payload_issues(the_kind, j.payload) end
 	from made m
 	cross join locked l
-	join outbox.job j on j.id = l.job_id
-	-- a first attempt that nobody has asked for is due when the enqueue said
-	left join lateral outbox.rearm_of_attempt(l.job_id, l.attempt) a
-		on l.attempt > 1 or l.due_at <> j.run_at;
+	join outbox.job j on j.id = l.job_id;
 end $$;
+
+-- asked_for(job_id, attempt): why somebody has asked for this attempt, '' if they did not say
+-- why; null: nobody has. Not inlined: to prepare it costs a claim more than to call it rarely.
+create or replace function outbox.asked_for(job_id bigint, attempt smallint)
+	returns text language sql stable
+	as $$ select coalesce(a.reason, '') from outbox.rearm_of_attempt(job_id, attempt) a $$;
 
 -- due_shares(lane, kinds, limits, max_jobs, versions, after): how many of the best max_jobs
 -- due jobs are of each kind; version and after are those of the kind. Reads at most limits[i]

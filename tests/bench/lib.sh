@@ -148,7 +148,7 @@ has_streams() {
 	stream_handler bench.probe "$tools/stream"
 	echo '{"type":"job","claim_id":1,"claim_index":1,"claim_size":1,"job_id":1,"attempt":1,"kind":"bench.probe","payload":{},"max_attempts":8}' |
 		outbox-frame encode |
-		outbox-run --handlers "$handlers" --jobs - --results - 2>/dev/null |
+		OUTBOX_PASS_ENV='' outbox-run --handlers "$handlers" --jobs - --results - 2>/dev/null |
 		outbox-frame decode | grep -q '"outcome":"ok"' && found=0 || found=1
 	rm -f "$handlers"/bench.probe*
 	return "$found"
