@@ -84,9 +84,9 @@ begin
 		delete from outbox.ready r using locked where r.ctid = locked.tid
 	), made as materialized (
 		insert into outbox.claim as c (id, claimed_at, found, worker, kind, ids, attempts)
-		select outbox.new_id(), now, found_by::outbox.found, claim.worker,
-			the_kind, array_agg(l.job_id), array_agg(l.attempt)
-		from locked l having count(*) > 0
+		select outbox.new_id(), now, found_by::outbox.found, claim.worker, the_kind,
+			array(select l.job_id from locked l), array(select l.attempt from locked l)
+		where exists (select from locked)
 		returning c.id, cardinality(c.ids) as size
 	)
 	select m.id, (row_number() over ())::integer, m.size, now, l.job_id, l.attempt,
