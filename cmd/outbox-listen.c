@@ -126,6 +126,16 @@ static void publish_beat(void *ctx)
 	loop_set_timer(listener->loop, &listener->beat_timer, BEAT_INTERVAL_MS * 1000);
 }
 
+/* A claimer sleeps only where it hears us: one that has just come is not to wait for that. */
+static void on_subscriber(void *ctx, const struct link_peer *peer)
+{
+	struct listener *listener = ctx;
+
+	(void)peer;
+	if (listener->hears)
+		loop_set_timer(listener->loop, &listener->beat_timer, 0);
+}
+
 /* ---- the round trip: proof that a NOTIFY comes through ---- */
 
 static void on_ping_sent(void *ctx, PGresult *result, const struct err *err)
@@ -309,6 +319,7 @@ static int open_link(struct listener *listener, const char *endpoint, struct err
 	const struct link_options options = {
 		.pattern = LINK_PUB,
 		.writes = true,
+		.on_peer = on_subscriber,
 		.on_end = on_link_end,
 		.ctx = listener,
 	};

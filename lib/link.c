@@ -137,6 +137,9 @@ static int set_options(void *zmq_socket, const struct link_options *options)
 		rc |= set_router_options(zmq_socket);
 	if (options->pattern == LINK_DEALER)
 		rc |= set_dealer_options(zmq_socket, options->routing_id);
+	if (options->pattern ==
+		LINK_PUB) /* to hear of each subscriber, not only of the first */
+		rc |= set_option(zmq_socket, ZMQ_XPUB_VERBOSE, 1);
 	if (options->pattern == LINK_SUB)
 		rc |= zmq_setsockopt(zmq_socket, ZMQ_SUBSCRIBE, "", 0);
 	if (is_tcp(options->endpoint))
@@ -240,6 +243,22 @@ static bool receive_message(void *ctx)
 	return received;
 }
 
+/* All that an XPUB socket receives (RFC 29): 1 and the topic; 0 and the topic at its end. */
+static bool receive_subscription(void *ctx)
+{
+	struct link *link = ctx;
+	unsigned char first = 0;
+
+	if (zmq_recv(link->socket, &first, sizeof(first), ZMQ_DONTWAIT) < 0)
+		return false;
+	if (first == 1 && link->options.on_peer) {
+		link->holds++;
+		link->options.on_peer(link->options.ctx, NULL);
+		release(link);
+	}
+	return true;
+}
+
 /* ---- opening */
 
 static enum err_class class_of_endpoint_error(int errnum)
@@ -288,7 +307,7 @@ static int open_socket(struct link *link, struct err *err)
 	static const int types[] = {
 		[LINK_ROUTER] = ZMQ_ROUTER,
 		[LINK_DEALER] = ZMQ_DEALER,
-		[LINK_PUB] = ZMQ_PUB,
+		[LINK_PUB] = ZMQ_XPUB,
 		[LINK_SUB] = ZMQ_SUB,
 	};
 	const struct link_options *options = &link->options;
@@ -308,9 +327,8 @@ static int open_socket(struct link *link, struct err *err)
 			options->endpoint, zmq_strerror(errno));
 	if (secure(link, err) < 0 || attach(link, err) < 0)
 		return -1;
-	if (!reads(options->pattern))
-		return 0;
-	return loop_add_socket(link->loop, link->socket, receive_message, link, err);
+	return loop_add_socket(link->loop, link->socket,
+		reads(options->pattern) ? receive_message : receive_subscription, link, err);
 }
 
 static void on_stream_frame(void *ctx, const void *frame, size_t length, int64_t version,

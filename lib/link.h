@@ -44,7 +44,7 @@ struct link_options {
 	/* One whole frame, any version and type: the receiver counts and drops what it does not know. */
 	void (*on_frame)(void *ctx, const struct link_peer *peer, const void *frame,
 		size_t length, int64_t version, int64_t type);
-	/* ROUTER: a peer (re)connected and sent its empty probe. */
+	/* ROUTER: a peer (re)connected and sent its empty probe. PUB: somebody (NULL) listens now. */
 	void (*on_peer)(void *ctx, const struct link_peer *peer);
 	/* stdin: end of input (err NULL) or a broken stream; stdout: the reader went away. */
 	void (*on_end)(void *ctx, const struct err *err);

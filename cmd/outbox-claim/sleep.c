@@ -6,7 +6,7 @@
 #include "clock.h"
 #include "log.h"
 
-#define OFTEN_US INT64_C(5000) /* two nudges within this: woken again and again */
+#define OFTEN_US INT64_C(20000) /* two nudges within this: woken again and again */
 
 /*
  * While a producer that was told "awake" has not committed: how often to try for the lock, and,

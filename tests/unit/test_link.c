@@ -36,6 +36,8 @@ static void note_peer(void *ctx, const struct link_peer *peer)
 {
 	struct end *end = ctx;
 	end->peers++;
+	if (!peer) /* a subscriber */
+		return;
 	memcpy(end->last_peer, peer->id, peer->length);
 	end->last_peer[peer->length] = '\0';
 }
@@ -310,6 +312,24 @@ static void test_subscriber_hears_everything(void **state)
 	assert_string_equal(client.last_kind, "news");
 }
 
+static void test_publisher_hears_of_each_subscriber(void **state)
+{
+	const struct link_options pub = {.pattern = LINK_PUB};
+	struct link_options sub = {.pattern = LINK_SUB, .endpoint = endpoint};
+	(void)state;
+
+	assert_int_equal(open_end(&server, pub, NULL), 0);
+	assert_int_equal(open_end(&client, sub, NULL), 0);
+	turn_until_count(server.peers, 1);
+	sub.on_frame = note_frame;
+	struct link *second = link_new(loop, &sub, NULL);
+	assert_non_null(second);
+	turn_until_count(server.peers, 2);
+	link_free(second);
+	turn_for_ms(loop, 20);
+	assert_int_equal(server.peers, 2);
+}
+
 /* ---- stdin and stdout */
 
 static void test_shell_pipe(void **state)
@@ -570,6 +590,7 @@ int main(void)
 		link_test(test_freed_by_its_own_callback),
 		link_test(test_malformed_messages_are_counted_and_dropped),
 		link_test(test_subscriber_hears_everything),
+		link_test(test_publisher_hears_of_each_subscriber),
 		link_test(test_shell_pipe),
 		key_test(test_tcp_needs_keys_or_the_word),
 		key_test(test_other_endpoints_are_refused),
