@@ -89,6 +89,12 @@ fresh_database() {
 # About 110 bytes of JSON, the same as for the peers.
 payload_sql="'{\"id\":' || n || ',\"kind\":\"welcome_email\",\"to\":\"user.name@example.com\",\"ref\":\"0b9f6a52-7c1e-4d7a-9a55-2f8f3f0c1d11\"}'"
 
+# As a runner does that has a handler for the kind.
+announce() { # KIND
+	sql "select count(*) from outbox.worker_hello('bench', 'bench', 1, '0', 'default', 60000,
+		'[{\"kind\":\"$1\"}]', '{}', '{}')" >/dev/null
+}
+
 # In transactions of 1000 jobs.
 preload() { # KIND COUNT [, NAME => VALUE ...]
 	sql "do \$\$ begin

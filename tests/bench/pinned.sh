@@ -4,18 +4,16 @@
 # how long they waited from commit to start, how long a claim took (by the server's log), and
 # the dead rows there are. Then a backlog is drained in the state that is left, snapshot held.
 #
-# environment: BENCH_PINNED_S     seconds of each (default 60)
+# environment: BENCH_PINNED_S     seconds with the snapshot (default 60)
+#              BENCH_FREE_S       seconds without (default: as many)
 #              BENCH_PINNED_RATE  jobs a second (default 500)
 #              BENCH_EXEC_JOBS    jobs of the backlog (default 10000)
 # shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
 . "$(dirname "$0")/lib.sh"
 
-seconds=${BENCH_PINNED_S:-60}
 rate=${BENCH_PINNED_RATE:-500}
 backlog=${BENCH_EXEC_JOBS:-10000}
 warm_up=2
-interval=10
-[ "$seconds" -lt 300 ] || interval=60
 server_log=$server_folder/server.log
 
 export BENCH_STAMPS="$work/stamps" OUTBOX_PASS_ENV=BENCH_STAMPS
@@ -121,7 +119,10 @@ drain_backlog() {
 	wait "$reader" 2>/dev/null || :
 }
 
-measure() { # free|held
+measure() { # free|held SECONDS
+	seconds=$2
+	interval=10
+	[ "$seconds" -lt 300 ] || interval=60
 	fresh_database
 	log_statements
 	[ "$1" = free ] || take_snapshot
@@ -142,5 +143,5 @@ measure() { # free|held
 	[ "$1" = free ] || give_snapshot_back
 }
 
-measure free
-measure held
+measure free "${BENCH_FREE_S:-${BENCH_PINNED_S:-60}}"
+measure held "${BENCH_PINNED_S:-60}"

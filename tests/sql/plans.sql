@@ -72,7 +72,10 @@ insert into test.cases (label, statement, most) values
 	('cancels', $$select outbox.cancels('{w1}')$$, 10),
 	('release_claims', $$select outbox.release_claims(array[7])$$, 10),
 	('collect_claims', $$select outbox.collect_claims()$$, 5600), -- all claims, once a pass
-	('recover', $$select outbox.recover('w1')$$, :rarely);
+	('recover', $$select outbox.recover('w1')$$, :rarely),
+	('kinds_without_runner', $$select outbox.kinds_without_runner('default')$$, 0); -- all of it is served
+insert into outbox.worker (id, host, pid, program_version, lane, lease_ms, kinds, versions, started_at, seen_at)
+values ('w3', 'host', 1, '1', 'default', 1000, '{mine,other,lane}', '{0,0,0}', now(), now());
 -- An earlier run that was rolled back may have left dead index entries: the first look marks them.
 select outbox.next_due('default', '{mine,other,none}') as x, count(*) as y from outbox.kinds_owed() \gset
 alter table test.cases add scans bigint, add index_rows bigint;

@@ -5,7 +5,7 @@ import { chmodSync, copyFileSync, createReadStream, mkdirSync, mkdtempSync, open
 import os from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
-import { connection, here, payloadText, pg, skip } from '../common.mjs'
+import { connection, here, payloadText, pg, query, skip } from '../common.mjs'
 
 const build = process.env.B
 const root = path.join(here, '../../..')
@@ -28,6 +28,9 @@ export function check (config) {
 export async function install (database) {
 	execFileSync(path.join(build, 'outbox'), ['migrate'],
 		{ stdio: 'ignore', env: { ...process.env, PGDATABASE: database } })
+	// as a runner does that has the handler
+	await query(database, `select outbox.worker_hello('bench', 'bench', 1, '0', 'default', 60000,
+		'[{"kind":"noop"}]', '{}', '{}')`)
 }
 
 export async function openProducer (database, connections) {
