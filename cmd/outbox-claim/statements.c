@@ -220,7 +220,7 @@ void send_claim(struct db *db, struct str worker, const char *lane,
 		.sql =
 			"select claim_id, claim_index, claim_size, claimed_at, job_id, attempt, kind,"
 			" payload, max_attempts, idempotency_key, tenant_key, subject_key,"
-			" correlation_id, traceparent, metadata, created_at, reason, version, issues, priority,"
+			" correlation_id, traceparent, metadata, created_at, trigger, reason, version, issues, priority,"
 			" due_at from outbox.claim($1, $2, $3, $4, $5, $6, $7, $8)",
 		.nparams = 8,
 		.types = types,
@@ -244,8 +244,6 @@ void send_claim(struct db *db, struct str worker, const char *lane,
 
 struct frame_job get_job(const PGresult *result, int row, struct str found_by)
 {
-	struct str reason = db_get_str(result, row, 16);
-
 	return (struct frame_job){
 		.claim_id = db_get_int8(result, row, 0),
 		.claim_index = db_get_int4(result, row, 1),
@@ -264,21 +262,21 @@ struct frame_job get_job(const PGresult *result, int row, struct str found_by)
 		.traceparent = db_get_str(result, row, 13),
 		.metadata = db_get_str(result, row, 14),
 		.created_at_us = db_get_time_us(result, row, 15),
-		.trigger = reason.s == NULL ? STR("automatic") : STR("manual"),
-		.reason = reason.n == 0 ? STR_NULL : reason,
-		.version = db_get_int4(result, row, 17),
-		.issues = db_get_str(result, row, 18),
+		.trigger = db_get_str(result, row, 16),
+		.reason = db_get_str(result, row, 17),
+		.version = db_get_int4(result, row, 18),
+		.issues = db_get_str(result, row, 19),
 	};
 }
 
 int get_priority(const PGresult *result, int row)
 {
-	return db_get_int2(result, row, 19);
+	return db_get_int2(result, row, 20);
 }
 
 int64_t get_due_us(const PGresult *result, int row)
 {
-	return db_get_time_us(result, row, 20);
+	return db_get_time_us(result, row, 21);
 }
 
 void send_next_due(struct db *db, const char *lane, const struct claim_part *parts,

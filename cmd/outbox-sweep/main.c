@@ -14,6 +14,9 @@
 #include "sweep.h"
 #include "workers.h"
 
+#define COLLECT_ALL \
+	60 /* of so many looks for ended claims one begins at the first claim */
+
 static const char *events_endpoint;
 static int64_t interval_ms;
 static bool once;
@@ -83,6 +86,8 @@ struct sweeper {
 	struct schedules schedules;
 	struct retention retention;
 	bool collecting;
+	int64_t collected_to; /* a claim behind which to look for more */
+	int64_t collections;
 	bool passed;  /* at least once */
 	bool cleaned; /* what was past its time, at least once */
 	bool fired;   /* what was due, at least once */
@@ -152,21 +157,28 @@ static void on_collected(void *ctx, PGresult *result, const struct err *err)
 		sweep_log_failure("collect_failed", err);
 	else if (db_get_int4(result, 0, 0) > 0)
 		log_event(LOG_DEBUG, "collected", LOG_INT("claims", db_get_int4(result, 0, 0)));
+	sweeper->collected_to = result == NULL || ++sweeper->collections % COLLECT_ALL == 0
+		? 0
+		: db_get_int8(result, 0, 1);
 	sweeper->collecting = false;
 	on_part_done(sweeper);
 }
 
 static void collect(struct sweeper *sweeper)
 {
+	static const Oid types[] = {DB_INT8};
 	static const struct db_statement statement = {
 		.name = "collect",
-		.sql = "select outbox.collect_claims()",
+		.sql = "select collected, next_id from outbox.collect_claims_after($1)",
+		.nparams = 1,
+		.types = types,
 	};
-	struct db_params none;
+	struct db_params params;
 
-	db_params_init(&none);
+	db_params_init(&params);
+	db_bind_int8(&params, sweeper->collected_to);
 	sweeper->collecting = true;
-	db_query(sweeper->db, &statement, &none, on_collected, sweeper);
+	db_query(sweeper->db, &statement, &params, on_collected, sweeper);
 }
 
 /* Recovery first, so that clean-up cannot starve it. */

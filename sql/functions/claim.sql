@@ -6,7 +6,6 @@
 -- claim row.
 -- after[4 * (i - 1) + priority]: where to start looking, exclusive (null: from the head).
 -- issues: what the kind's schema of today, not that of the enqueue, says against a payload.
--- reason: as asked_for says.
 -- found_by: how the claimer came to look: nudge, poll or sweep.
 --
 -- Nothing is claimed from a paused lane, and nothing of a kind that is in another lane by now:
@@ -24,7 +23,7 @@ create or replace function outbox.claim(
 		claim_id bigint, claim_index integer, claim_size integer, claimed_at timestamptz,
 		job_id bigint, attempt smallint, kind text, payload json, max_attempts integer,
 		idempotency_key text, tenant_key text, subject_key text, correlation_id text,
-		traceparent text, metadata json, created_at timestamptz, reason text,
+		traceparent text, metadata json, created_at timestamptz, trigger text, reason text,
 		version integer, priority smallint, due_at timestamptz, issues json)
 	language plpgsql
 	set search_path = pg_catalog, pg_temp
@@ -94,8 +93,11 @@ begin
 		prefix || l.job_id, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
 		j.metadata, j.created_at,
 		-- a first attempt that nobody has asked for is due when the enqueue said
+		case when (l.attempt > 1 or l.due_at <> j.run_at)
+			and outbox.asked_for(l.job_id, l.attempt) is not null
+			then 'manual' else 'automatic' end,
 		case when l.attempt > 1 or l.due_at <> j.run_at
-			then outbox.asked_for(l.job_id, l.attempt) end,
+			then nullif(outbox.asked_for(l.job_id, l.attempt), '') end,
 		l.version, l.priority, l.due_at,
 		case when has_schema then outbox.payload_issues(the_kind, j.payload) end
 	from made m

@@ -41,35 +41,66 @@ create or replace function outbox.workers_to_watch()
 	returns table (worker text, beat bigint, lease_ms bigint)
 	language sql stable
 	set search_path = pg_catalog, pg_temp
+	set enable_seqscan = off
 	as $$
+	with recursive gap as (
+		select s.id as low, lead(s.id) over (order by s.id) as high
+		from (select '' union select w.id from outbox.worker w) s (id)
+	), skip as (
+		select g.high, outbox.next_claimant(g.low, g.high) as worker from gap g
+		union all
+		select s.high, outbox.next_claimant(s.worker, s.high) from skip s
+		where s.worker is not null
+	)
 	select w.id, w.beat, w.lease_ms from outbox.worker w
 	union all
-	select distinct c.worker, null::bigint, 0::bigint from outbox.claim c
-	where not exists (select from outbox.worker w where w.id = c.worker)
+	select s.worker, null, 0 from skip s where s.worker is not null
 	$$;
 
--- collect_claims(limit): deletes claims all of whose attempts have ended and that no settler
--- has deleted, and cancels of jobs that have ended. Returns how many claims.
-create or replace function outbox.collect_claims(most integer default 1000)
-	returns integer language plpgsql
+-- next_claimant(low, high): the first worker after low, and before high (null: any), that a claim
+-- names. What is looked for is between the registered workers: the claims of these, and what is
+-- left of those in the index behind an old snapshot, are not read.
+create or replace function outbox.next_claimant(low text, high text)
+	returns text language sql stable
+	as $$ select case when high is null then (
+			select c.worker from outbox.claim c where c.worker > low order by c.worker limit 1)
+		else (
+			select c.worker from outbox.claim c where c.worker > low and c.worker < high
+			order by c.worker limit 1) end $$;
+
+-- collect_claims_after(id, most): deletes claims behind this one all of whose attempts have
+-- ended and that no settler has deleted, and cancels of jobs that have ended. collected: how
+-- many claims; next_id: where the next look may start, because nothing is left before it,
+-- except a claim that took a minute to commit. (A look from 0 walks over what the index keeps
+-- behind an old snapshot.)
+create or replace function outbox.collect_claims_after(
+	id bigint, most integer default 1000, out collected integer, out next_id bigint)
+	language plpgsql
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
 	set enable_hashjoin = off
 	set enable_mergejoin = off
 	set jit = off
 as $$
-declare
-	collected integer;
+#variable_conflict use_column
 begin
 	-- not with "in", of which a join of all claims with all claims may be made
 	delete from outbox.claim c
 	where c.id = any (array(
 		select o.id from outbox.claim o
-		where o.claimed_at < outbox.now() - interval '10 seconds'
+		where o.id > collect_claims_after.id
+			and o.claimed_at < outbox.now() - interval '10 seconds'
 			and outbox.claim_is_over(o.ids, o.attempts)
 		order by o.id limit most for update skip locked));
 	get diagnostics collected = row_count;
 	delete from outbox.cancel c
 	where outbox.job_has_ended(c.job_id) and c.requested_at < outbox.now() - interval '10 seconds';
-	return collected;
+	next_id := least(outbox.id_at(now() - interval '1 minute'),
+		(select c.id - 1 from outbox.claim c where c.id > collect_claims_after.id
+			order by c.id limit 1));
 end $$;
+
+-- collect_claims(most): the same among all claims; returns how many.
+create or replace function outbox.collect_claims(most integer default 1000)
+	returns integer language sql
+	as 'select collected from outbox.collect_claims_after(0, most)';

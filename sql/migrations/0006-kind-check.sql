@@ -3,3 +3,7 @@
 alter table outbox.job drop constraint job_kind_check,
 	add constraint job_kind_check check (kind ~ '^[a-z0-9][a-z0-9._-]*$' and length(kind) <= 100)
 	not valid;
+
+-- What claims did with these, due_shares does.
+drop function if exists outbox.due_parts(text, text[], integer[], integer, integer[], timestamptz[]);
+drop function if exists outbox.probes(text, text[], integer[], integer, integer[], timestamptz[]);

@@ -66,7 +66,7 @@ select is((select count(*) from outbox.ready r join test.claimed c using (job_id
 select is((select count(*) from outbox.ready), 5::bigint, 'the others are');
 select is((select array_agg(distinct test.state(job_id)) from test.claimed), '{running}', 'their state');
 select is((select array_agg(distinct attempt) from test.claimed), '{1}', 'the first attempt');
-select is((select count(reason) from test.claimed), 0::bigint, 'nobody has asked for them');
+select is((select array_agg(distinct trigger) from test.claimed), '{automatic}', 'by nobody');
 rollback to queue;
 
 -- ---- what a worker gets
@@ -76,10 +76,10 @@ select id from outbox.enqueue('full', ' {"x" : 1.0} ', null, 'forever', 'org1', 
 	'1 s', null, 3, null, '{"s": 1}', 12) \gset
 select test.sleep('1 min') as x \gset
 select results_eq('select job_id, attempt, kind, payload::text, max_attempts, idempotency_key, tenant_key,
-		subject_key, correlation_id, traceparent, metadata::text, created_at, reason, version, priority,
+		subject_key, correlation_id, traceparent, metadata::text, created_at, trigger, reason, version, priority,
 		due_at, claimed_at from outbox.claim(''w1'', ''default'', ''{full}'', ''{9}'', 9)',
 	format($$select %s::bigint, 1::smallint, 'full', ' {"x" : 1.0} ', 3, installation || '-%1$s', 'org1', 'alice',
-		'req-7', '00-ab', '{"s": 1}', now() + interval '1 min', null::text, 12, 3::smallint,
+		'req-7', '00-ab', '{"s": 1}', now() + interval '1 min', 'automatic', null::text, 12, 3::smallint,
 		now() + interval '61 s', outbox.now() from outbox.meta$$, :id), 'everything of a job');
 select is((test.settle(:id, 'retry', after_ms => 0)).outcome, 'failed', 'it fails');
 select test.sleep('1 hour') as x \gset
@@ -91,17 +91,18 @@ select is((select c.max_attempts from outbox.enqueue('full', '1', max_attempts =
 select is((select c.max_attempts from outbox.enqueue('unknown', '1'),
 	outbox.claim('w1', 'default', '{unknown}', '{9}', 9) c), 8, 'a kind that nobody announced has the default');
 
--- the attempt after a replay says why, the one after that does not
+-- the attempt after a replay says who and why, the one after that does not
 
 select test.enqueue('again') as id \gset
 select (test.run(:id, 'fail')).outcome as x, outbox.replay(:id, 'alice', 'try again') as y \gset
-select results_eq('select attempt, reason from outbox.claim(''w1'', ''default'', ''{again}'', ''{9}'', 9)',
-	$$values (2::smallint, 'try again')$$, 'after a replay');
+select results_eq('select attempt, trigger, reason from outbox.claim(''w1'', ''default'', ''{again}'', ''{9}'', 9)',
+	$$values (2::smallint, 'manual', 'try again')$$, 'after a replay');
 select (test.settle(:id, 'retry')).outcome as x, test.sleep('1 h') as y \gset
-select results_eq('select attempt, reason from outbox.claim(''w1'', ''default'', ''{again}'', ''{9}'', 9)',
-	$$values (3::smallint, null::text)$$, 'after the one after a replay');
+select results_eq('select attempt, trigger, reason from outbox.claim(''w1'', ''default'', ''{again}'', ''{9}'', 9)',
+	$$values (3::smallint, 'automatic', null::text)$$, 'after the one after a replay');
 select (test.settle(:id, 'fail')).outcome as x, outbox.replay(:id, 'alice') as y \gset
-select is((select reason from outbox.claim('w1', 'default', '{again}', '{9}', 9)), '', 'after a replay without a word');
+select results_eq('select trigger, reason from outbox.claim(''w1'', ''default'', ''{again}'', ''{9}'', 9)',
+	$$values ('manual', null::text)$$, 'after a replay without a word');
 
 -- ---- versions (DEP-02)
 

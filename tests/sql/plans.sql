@@ -71,7 +71,9 @@ insert into test.cases (label, statement, most) values
 	('worker_hello', $$select outbox.worker_hello('w2', 'host', 1, '1', 'default', 1000, '[]', '{}', '{}')$$, :rarely),
 	('cancels', $$select outbox.cancels('{w1}')$$, 10),
 	('release_claims', $$select outbox.release_claims(array[7])$$, 10),
-	('collect_claims', $$select outbox.collect_claims()$$, 5600), -- all claims, once a pass
+	('collect_claims', $$select outbox.collect_claims()$$, 5600), -- all claims, rarely
+	('collect_claims_after', $$select outbox.collect_claims_after(4995)$$, 120), -- those of the claims above, and few more
+	('workers_to_watch', $$select outbox.workers_to_watch()$$, 10),
 	('recover', $$select outbox.recover('w1')$$, :rarely),
 	('kinds_without_runner', $$select outbox.kinds_without_runner('default')$$, 0); -- all of it is served
 insert into outbox.worker (id, host, pid, program_version, lane, lease_ms, kinds, versions, started_at, seen_at)

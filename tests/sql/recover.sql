@@ -64,6 +64,10 @@ select is((select count(*) from outbox.claim where worker = 'w5'), 0::bigint, 't
 select test.claim('b', 'unregistered') as x \gset
 select set_eq('select * from outbox.workers_to_watch()', $$values ('w2', 0::bigint, 30000::bigint), ('unregistered', null, 0)$$,
 	'registered workers, and those that only a claim names');
+select test.enqueue('b') as x, test.enqueue('b') as y, test.enqueue('b') as z \gset
+select test.claim('b', 'a', 1), test.claim('b', 'w2', 1), test.claim('b', 'w3', 1) \g /dev/null
+select set_eq('select worker from outbox.workers_to_watch() where beat is null', '{a,unregistered,w3}'::text[],
+	'before, between and behind the registered ones');
 
 -- ---- collect_claims: claims that are over and that nobody deleted
 
@@ -78,6 +82,14 @@ select results_eq('select ids from outbox.claim', format('select array[%s, %s]::
 select (test.settle(:three, 'retry', done => false)).outcome as x \gset
 select is(outbox.collect_claims(0), 0, 'at most so many');
 select is(outbox.collect_claims(5), 1, 'now it is over');
+select test.enqueue('c') as four, test.enqueue('c') as five \gset
+select test.claim('c', 'w6', 1), test.claim('c', 'w6', 1) \g /dev/null
+select min(id) as first, max(id) as second from outbox.claim \gset
+select (test.settle(:four, 'ok', done => false)).outcome \g /dev/null
+select test.sleep('11 s') as x \gset
+select is((select collected from outbox.collect_claims_after(:first)), 0, 'it looks behind the claim that it is given');
+select is((select next_id < :first from outbox.collect_claims_after(0, 0)), true, 'the next look starts before what is left');
+select is((select collected from outbox.collect_claims_after(:first - 1)), 1, 'and finds it');
 insert into outbox.cancel values (:one, outbox.now(), 'bob'), (:three, outbox.now() - interval '1 h', 'bob'), (1, outbox.now() - interval '1 h', 'bob'),
 	(:two, outbox.now() - interval '1 h', 'bob');
 select is(outbox.collect_claims(), 0, 'no claims');

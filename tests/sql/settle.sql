@@ -232,8 +232,8 @@ select is((select trigger || ' ' || triggered_by || ' ' || reason from outbox.at
 select outbox.enqueue('hasty', '{"n":1}', delay => '1 h') as x, test.enqueue('hasty') as other \gset
 select id from outbox.job where kind = 'hasty' and id <> :other \gset
 select outbox.retry_now(:id, 'carol', 'it is urgent') as x \gset
-select results_eq('select job_id, reason from outbox.claim(''w1'', ''default'', ''{hasty}'', ''{9}'', 9) order by 1',
-	format($$values (%s::bigint, 'it is urgent'), (%s, null)$$, :id, :other), 'retry-now of a pending job');
+select results_eq('select job_id, trigger, reason from outbox.claim(''w1'', ''default'', ''{hasty}'', ''{9}'', 9) order by 1',
+	format($$values (%s::bigint, 'manual', 'it is urgent'), (%s, 'automatic', null)$$, :id, :other), 'retry-now of a pending job');
 select (s.p).claim_id as claim, array_agg((s.p).claim_index) as places, array_agg(j) as jobs
 from unnest(array[:id, :other]) j, lateral (select test.place(j) as p) s group by 1 \gset
 select is((select count(*) from outbox.settle(array[:claim, :claim], :'places', :'jobs', '{1,1}', '{ok,ok}', null, null, null, null,
