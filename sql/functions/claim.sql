@@ -94,22 +94,16 @@ begin
 		j.metadata, j.created_at,
 		-- a first attempt that nobody has asked for is due when the enqueue said
 		case when (l.attempt > 1 or l.due_at <> j.run_at)
-			and outbox.asked_for(l.job_id, l.attempt) is not null
+			and (outbox.rearm_of(l.job_id, l.attempt)).id is not null
 			then 'manual' else 'automatic' end,
 		case when l.attempt > 1 or l.due_at <> j.run_at
-			then nullif(outbox.asked_for(l.job_id, l.attempt), '') end,
+			then (outbox.rearm_of(l.job_id, l.attempt)).reason end,
 		l.version, l.priority, l.due_at,
 		case when has_schema then outbox.payload_issues(the_kind, j.payload) end
 	from made m
 	cross join locked l
 	join outbox.job j on j.id = l.job_id;
 end $$;
-
--- asked_for(job_id, attempt): why somebody has asked for this attempt, '' if they did not say
--- why; null: nobody has. Not inlined: to prepare it costs a claim more than to call it rarely.
-create or replace function outbox.asked_for(job_id bigint, attempt smallint)
-	returns text language sql stable
-	as $$ select coalesce(a.reason, '') from outbox.rearm_of_attempt(job_id, attempt) a $$;
 
 -- due_shares(lane, kinds, limits, max_jobs, versions, after): how many of the best max_jobs
 -- due jobs are of each kind; version and after are those of the kind. Reads at most limits[i]

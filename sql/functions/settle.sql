@@ -42,24 +42,36 @@ declare
 	-- the first attempt
 	not_plain bigint[] := '{}';
 	plain integer := 0; -- results that settle_plain takes
+	are_cancelled boolean;
+	are_asked_for boolean;
+	are_hooked boolean; -- a hook can concern every result: then none is plain
 	item outbox.result;
 	one outbox.settled;
 begin
 	perform from outbox.claim c where c.id = any (claim_ids || done_claims)
 	order by c.id for update;
-	if exists (select from outbox.cancel) then
+	select exists (select from outbox.cancel),
+		exists (select from outbox.rearm m where m.from_attempt = 0),
+		exists (select from outbox.hook h where h.transition = 'succeeded')
+	into are_cancelled, are_asked_for, are_hooked;
+	if are_cancelled then
 		not_plain := array(select w.job_id from outbox.cancel w where w.job_id = any (job_ids));
 	end if;
-	if exists (select from outbox.rearm m where m.from_attempt = 0) then
+	if are_asked_for then
 		not_plain := not_plain || array(select m.job_id from outbox.rearm m
 			where m.from_attempt = 0 and m.job_id = any (job_ids));
 	end if;
-	-- a hook can concern every result: then none is plain
-	if not exists (select from outbox.hook h where h.transition = 'succeeded') then
-		plain := (select count(*) from unnest(job_ids, outcomes, commits, follow_ups)
-				r (job_id, outcome, commits, follow_ups)
-			where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
-				and r.job_id <> all (not_plain));
+	if not are_hooked then
+		-- usually all, which is seen without a query
+		if commits is null and follow_ups is null and not_plain = '{}' and 'ok' = all (outcomes)
+		then
+			plain := cardinality(job_ids);
+		else
+			plain := (select count(*) from unnest(job_ids, outcomes, commits, follow_ups)
+					r (job_id, outcome, commits, follow_ups)
+				where r.outcome = 'ok' and r.commits is null and r.follow_ups is null
+					and r.job_id <> all (not_plain));
+		end if;
 	end if;
 	if plain > 0 then
 		begin
@@ -73,37 +85,38 @@ begin
 			plain := 0;
 		end;
 	end if;
-	for item in
-		select c.id, r.claim_index, r.job_id, r.attempt, r.outcome, r.code, r.error,
-			r.response, r.response_is_json, nullif(r.after_ms, -1), r.reason, r.started_us,
-			nullif(r.duration_ms, -1), nullif(r.exit_status, -1), r.signal, r.commits,
-			r.follow_ups, r.dropped_bytes, c.worker, c.found
-		from unnest(claim_ids, claim_indexes, job_ids, attempts, outcomes, codes, errors,
-			responses, responses_are_json, afters_ms, reasons, started_us, durations_ms,
-			exit_statuses, signals, commits, follow_ups, dropped_bytes)
-			r (claim_id, claim_index, job_id, attempt, outcome, code, error, response,
-			response_is_json, after_ms, reason, started_us, duration_ms, exit_status, signal,
-			commits, follow_ups, dropped_bytes)
-		-- one look for each: else all claims may be read, when vacuum has found few
-		left join lateral (
-			select * from outbox.claim h where h.id = r.claim_id limit 1) c
-			on c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
-		where plain < cardinality(job_ids) -- else nothing is looked at
-			and not (plain > 0 and r.outcome = 'ok' and r.commits is null
+	if plain < cardinality(job_ids) then
+		for item in
+			select c.id, r.claim_index, r.job_id, r.attempt, r.outcome, r.code, r.error,
+				r.response, r.response_is_json, nullif(r.after_ms, -1), r.reason, r.started_us,
+				nullif(r.duration_ms, -1), nullif(r.exit_status, -1), r.signal, r.commits,
+				r.follow_ups, r.dropped_bytes, c.worker, c.found
+			from unnest(claim_ids, claim_indexes, job_ids, attempts, outcomes, codes, errors,
+				responses, responses_are_json, afters_ms, reasons, started_us, durations_ms,
+				exit_statuses, signals, commits, follow_ups, dropped_bytes)
+				r (claim_id, claim_index, job_id, attempt, outcome, code, error, response,
+				response_is_json, after_ms, reason, started_us, duration_ms, exit_status, signal,
+				commits, follow_ups, dropped_bytes)
+			-- one look for each: else all claims may be read, when vacuum has found few
+			left join lateral (
+				select * from outbox.claim h where h.id = r.claim_id limit 1) c
+				on c.ids[r.claim_index] = r.job_id and c.attempts[r.claim_index] = r.attempt
+			where not (plain > 0 and r.outcome = 'ok' and r.commits is null
 				and r.follow_ups is null and r.job_id <> all (not_plain))
-		order by r.job_id, r.attempt
-	loop
-		one := null;
-		if item.claim_id is not null then
-			one := outbox.settle_one(item);
-		end if;
-		if one.job_id is null then
-			one := outbox.settled_before(item);
-		end if;
-		one.job_id := item.job_id;
-		one.attempt := item.attempt;
-		return next one;
-	end loop;
+			order by r.job_id, r.attempt
+		loop
+			one := null;
+			if item.claim_id is not null then
+				one := outbox.settle_one(item);
+			end if;
+			if one.job_id is null then
+				one := outbox.settled_before(item);
+			end if;
+			one.job_id := item.job_id;
+			one.attempt := item.attempt;
+			return next one;
+		end loop;
+	end if;
 	-- When all results were plain, a claim with all of its jobs among them is over.
 	delete from outbox.claim c
 	where c.id = any (done_claims) and case
@@ -140,15 +153,10 @@ begin
 	select r.job_id, outbox.time_at(r.started_us), outbox.now(),
 		outbox.clamp_int4(r.duration_ms), outbox.clamp_int4(nullif(r.dropped_bytes, 0)),
 		'succeeded',
-		case when r.attempt > 1 and exists (
-			select from outbox.rearm_of_attempt(r.job_id, r.attempt))
-			then 'manual' else 'automatic' end::outbox.trigger,
+		case when (r.asked).id is null then 'automatic' else 'manual' end::outbox.trigger,
 		h.found, r.attempt, r.exit_status, j.kind, h.worker, j.tenant_key, j.subject_key,
 		j.correlation_id, j.traceparent,
-		case when r.attempt > 1 then (select m.triggered_by
-			from outbox.rearm_of_attempt(r.job_id, r.attempt) m) end,
-		case when r.attempt > 1 then (select m.reason
-			from outbox.rearm_of_attempt(r.job_id, r.attempt) m) end,
+		(r.asked).triggered_by, (r.asked).reason,
 		case when r.response_is_json then r.response::json else to_json(r.response) end
 	-- two arrays of texts, and the others by subscript: a third of the cost
 	from (
@@ -157,7 +165,9 @@ begin
 			responses_are_json[i] as response_is_json, started_us[i] as started_us,
 			nullif(durations_ms[i], -1) as duration_ms,
 			nullif(exit_statuses[i], -1) as exit_status, commits[i] as commits,
-			follow_ups[i] as follow_ups, dropped_bytes[i] as dropped_bytes
+			follow_ups[i] as follow_ups, dropped_bytes[i] as dropped_bytes,
+			case when attempts[i] > 1
+				then outbox.rearm_of(job_ids[i], attempts[i]) end as asked
 		from unnest(outcomes, responses) with ordinality o (outcome, response, n)
 		cross join lateral (select o.n::integer as i) t) r
 	join held h on h.id = r.claim_id
@@ -207,6 +217,12 @@ create or replace function outbox.rearm_of_attempt(job_id bigint, attempt smalli
 		where r.job_id = rearm_of_attempt.job_id
 		order by r.id desc limit 1) m
 	where m.from_attempt = rearm_of_attempt.attempt - 1 $$;
+
+-- rearm_of(job_id, attempt): the same as a value, or null. Never inlined: that few attempts have
+-- one makes it cheaper to call than to prepare. Volatile, so that nothing calls it twice.
+create or replace function outbox.rearm_of(job_id bigint, attempt smallint)
+	returns outbox.rearm language sql volatile
+	as $$ select m from outbox.rearm_of_attempt(job_id, attempt) m $$;
 
 -- settle_one(r): ends one attempt that a standing claim has handed out (the caller checked).
 -- Returns null in job_id when it was over already or its job is gone.
