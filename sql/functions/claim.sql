@@ -42,7 +42,7 @@ declare
 	prefix text; -- of idempotency keys
 	usual_attempts integer;
 	has_schema boolean;
-	commit_mode text;
+	commit_mode text; -- an assignment costs less than perform
 begin
 	if cardinality(kinds) > 1 then
 		return query
@@ -66,8 +66,8 @@ begin
 	commit_mode := set_config('synchronous_commit', 'off', true);
 	return query
 	with locked as materialized (
-		-- From one priority to the next in this order, and not a row further than the limit: so
-		-- the nested loop that lateral asks for does it, and there is no sort above it.
+		-- priority by priority, and not a row further than the limit: lateral makes this a nested
+		-- loop, and nothing above it sorts
 		select r.*, p.priority
 		from (values (smallint '1'), ('2'), ('3'), ('4')) p (priority)
 		cross join lateral (
