@@ -146,6 +146,7 @@ create or replace function outbox.next_due(
 	set search_path = pg_catalog, pg_temp
 	set plan_cache_mode = force_generic_plan
 	set enable_seqscan = off
+	set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -168,6 +169,7 @@ create or replace function outbox.kinds_owed()
 	returns setof text language sql stable
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
+	set jit = off
 	as $$
 	with recursive skip as (
 		(select r.kind from outbox.ready r order by r.kind limit 1)
@@ -195,6 +197,7 @@ create or replace function outbox.kinds_without_runner(lane text)
 	returns setof text language sql stable
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
+	set jit = off
 	as $$
 	with recursive gap as (
 		-- no kind sorts behind 101 times z

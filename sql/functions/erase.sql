@@ -15,6 +15,7 @@ create or replace function outbox.erase_tenant(
 	out erased integer, out in_flight integer, out next bigint)
 	language plpgsql
 	set enable_seqscan = off
+	set jit = off
 	set enable_hashjoin = off
 	set enable_mergejoin = off
 as $$

@@ -167,6 +167,7 @@ create or replace function outbox.jobs_before(
 	returns bigint language sql stable
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
+	set jit = off
 	as $$
 	select count(*) from (
 		select from generate_series(1, jobs_before.priority::integer) p (priority)

@@ -201,6 +201,7 @@ create or replace function outbox.job_details(
 	set search_path = pg_catalog, pg_temp
 	set enable_hashjoin = off
 	set enable_mergejoin = off
+	set jit = off
 	as $$
 	select j.id, j.kind, v.state, j.tenant_key, j.subject_key, j.correlation_id, j.traceparent,
 		j.dedupe_key, m.installation || '-' || j.id, j.priority, j.version, v.attempts,
@@ -377,6 +378,7 @@ create or replace function outbox.stats(
 	language sql stable
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
+	set jit = off
 	as $$
 	select a.kind, a.outcome::text, a.code, count(*), count(*) filter (where a.trigger = 'manual'),
 		count(distinct a.job_id),

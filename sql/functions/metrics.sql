@@ -78,6 +78,7 @@ create or replace function outbox.metrics_of_attempts(period interval)
 		family text, suffix text, labels text, upto text, n integer, value double precision)
 	language sql stable
 	set enable_seqscan = off
+	set jit = off
 	as $$
 	with ended as materialized (
 		select a.kind, a.outcome, coalesce(a.code, '') as code, a.duration_ms

@@ -42,6 +42,7 @@ create or replace function outbox.workers_to_watch()
 	language sql stable
 	set search_path = pg_catalog, pg_temp
 	set enable_seqscan = off
+	set jit = off
 	as $$
 	with recursive gap as (
 		select s.id as low, lead(s.id) over (order by s.id) as high
