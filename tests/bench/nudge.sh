@@ -5,7 +5,7 @@
 #   silent   lane.notify is off: never a NOTIFY
 #   asleep   the claimer sleeps, and what is enqueued is not for it, so that it goes on
 #            sleeping: every commit may have to wake it, the worst case
-#   loaded   the pipeline runs the jobs meanwhile, on the same processors
+#   loaded   the pipeline runs jobs meanwhile, on the same processors; it begins with a backlog
 #   loaded_silent  the same with lane.notify off
 #
 # environment: BENCH_ENQUEUE_S  seconds a measurement (default 5)
@@ -20,6 +20,7 @@ handler bench.nudge "$tools/noop"
 measure() { # FIGURE CLIENTS KIND NOTIFY
 	fresh_database
 	sql "update outbox.lane set notify = $4"
+	[ "$3" = bench.of_nobody ] || preload "$3" 30000
 	start_pipeline -j 1
 	rate=$(pgbench_rate "$2" "$work/enqueue.sql" -D "kind=$3")
 	stop_pipeline
