@@ -55,6 +55,9 @@ void sleep_turn(struct claimer *claimer)
 		return;
 	sleep->is_ending = sleep->has_lock = false;
 	send_sleep_end(claimer->db, claimer->options.lane, on_quiet, NULL);
+	/* Nobody says anything from now on, whatever the nudges were for: look for all there is,
+	 * and fall asleep when nothing is found. */
+	wanted_mark_all(&claimer->wanted);
 }
 
 static void on_wait_over(void *ctx)

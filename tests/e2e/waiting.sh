@@ -1,6 +1,6 @@
 #!/bin/sh
 # Waiting: delayed jobs start at their time, cost nothing until then, and are due at once when
-# the outbox's clock is moved.
+# the outbox's clock is moved. Sleeping: a claimer hears what it waits for.
 # shellcheck disable=SC1091,SC2154 # lib.sh sets what is not set here
 . "$(dirname "$0")/lib.sh"
 
@@ -17,6 +17,22 @@ test_a_delayed_job_starts_at_its_time() {
 			and max(w) < interval '1 s'
 		from (select a.started_at - j.run_at as w from outbox.attempt a
 			join outbox.job j on j.id = a.job_id) x"
+	stop_pipeline
+}
+
+# Woken again and again, the claimer gives the lock up that makes producers notify. It must look
+# then and sleep anew, also when nothing that it was woken for is for it.
+test_nudges_for_nobody_here_leave_no_job_behind() {
+	noting_handler mine
+	start_pipeline || return
+	for round in 1 2 3; do
+		assert_soon 4 are_asleep 1 || return
+		for kind in a b c d e f g h; do
+			echo "notify outbox, 'nobodys.$kind';"
+		done | psql -qX
+		enqueue mine '{"n":1}' >/dev/null
+		assert_soon 4 jobs_are succeeded "$round" || return
+	done
 	stop_pipeline
 }
 
