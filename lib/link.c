@@ -137,8 +137,8 @@ static int set_options(void *zmq_socket, const struct link_options *options)
 		rc |= set_router_options(zmq_socket);
 	if (options->pattern == LINK_DEALER)
 		rc |= set_dealer_options(zmq_socket, options->routing_id);
-	if (options->pattern ==
-		LINK_PUB) /* to hear of each subscriber, not only of the first */
+	if (options->pattern == LINK_PUB)
+		/* to hear of each subscriber, not only of the first */
 		rc |= set_option(zmq_socket, ZMQ_XPUB_VERBOSE, 1);
 	if (options->pattern == LINK_SUB)
 		rc |= zmq_setsockopt(zmq_socket, ZMQ_SUBSCRIBE, "", 0);

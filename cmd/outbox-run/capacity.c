@@ -22,12 +22,13 @@ static size_t window(const struct runner *runner)
 /* Ahead in the same measure: the jobs of a kind of few are not to fill the queue. */
 static size_t kind_window(const struct runner *runner, const struct kind *kind)
 {
-	size_t limit = (size_t)kind->handler->concurrency, all = window(runner);
+	size_t limit = (size_t)kind->handler->concurrency;
 
 	if (kind_is_stream(kind))
 		return stream_window(kind->stream);
-	return limit == 0 ? all
-					  : limit * slots_window(&runner->slots) / runner->options.slots;
+	if (limit == 0)
+		return window(runner);
+	return limit * slots_window(&runner->slots) / runner->options.slots;
 }
 
 /* There will be room for the results of so many more. */

@@ -14,8 +14,8 @@
 #include "sweep.h"
 #include "workers.h"
 
-#define COLLECT_ALL \
-	60 /* of so many looks for ended claims one begins at the first claim */
+/* Of so many looks for ended claims one begins at the first claim. */
+#define COLLECT_ALL 60
 
 static const char *events_endpoint;
 static int64_t interval_ms;

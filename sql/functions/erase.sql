@@ -15,9 +15,9 @@ create or replace function outbox.erase_tenant(
 	out erased integer, out in_flight integer, out next bigint)
 	language plpgsql
 	set enable_seqscan = off
-	set jit = off
 	set enable_hashjoin = off
 	set enable_mergejoin = off
+	set jit = off
 as $$
 #variable_conflict use_variable
 declare

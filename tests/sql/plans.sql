@@ -77,7 +77,7 @@ insert into test.cases (label, statement, most) values
 	('recover', $$select outbox.recover('w1')$$, :rarely),
 	('kinds_without_runner', $$select outbox.kinds_without_runner('default')$$, 0); -- all of it is served
 insert into outbox.worker (id, host, pid, program_version, lane, lease_ms, kinds, versions, started_at, seen_at)
-values ('w3', 'host', 1, '1', 'default', 1000, '{mine,other,lane}', '{0,0,0}', now(), now());
+values ('w3', 'host', 1, '1', 'default', 1000, '{mine,other}', '{0,0}', now(), now());
 -- An earlier run that was rolled back may have left dead index entries: the first look marks them.
 select outbox.next_due('default', '{mine,other,none}') as x, count(*) as y from outbox.kinds_owed() \gset
 alter table test.cases add scans bigint, add index_rows bigint;
