@@ -13,9 +13,11 @@ as $$
 #variable_conflict use_column
 declare
 	held outbox.claimed[];
+	is_registered boolean;
 begin
 	perform from outbox.worker w where w.id = recover.worker for update skip locked;
-	if not found and exists (select from outbox.worker w where w.id = recover.worker) then
+	is_registered := found;
+	if not is_registered and exists (select from outbox.worker w where w.id = recover.worker) then
 		return;
 	end if;
 	with mine as materialized (
@@ -32,7 +34,11 @@ begin
 	end if;
 	delete from outbox.claim c where c.worker = recover.worker
 		and outbox.claim_is_over(c.ids, c.attempts);
-	delete from outbox.worker w where w.id = recover.worker;
+	-- A row that has come since is of one that lives, and its lock is worker_hello's, which may be
+	-- waiting for these claims.
+	if is_registered then
+		delete from outbox.worker w where w.id = recover.worker;
+	end if;
 end $$;
 
 -- workers_to_watch(): what a sweeper watches: every worker with its beat and lease, and
